@@ -1,0 +1,109 @@
+"""What every attention method promises, and the record that describes one.
+
+Shape legend, used by all docstrings here:
+
+    B batch   H heads   N key tokens   L query tokens (L = N in self-attention)
+    D key width per head   E value width per head   M model width   R Linformer rank
+
+Core modules take ``query [.., L, D]``, ``key [.., N, D]``, ``value [.., N, E]`` with leading
+axes ``[B, H]``, ``[B]`` or none, and an optional boolean ``mask`` of shape ``[B, N]`` (``[N]``
+when there is no batch axis); True marks a real token. They return ``[.., L, E]``. A sequence
+with every token masked gives zeros.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+Oracle = Callable[[Tensor, Tensor, Tensor, Tensor | None, Any, Mapping[str, Tensor]], Tensor]
+
+
+class MethodError(ValueError):
+    """A method name, or an option of a method, that does not exist or cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a method can do; tests and the command line read it instead of the name."""
+
+    cost: Literal["linear", "quadratic"]
+    """Growth of time and memory with the number of tokens."""
+    cross_attention: bool = True
+    """Queries may have another length than keys."""
+    any_length: bool = True
+    """False if the weights bound the number of keys; the config then has ``max_length``."""
+    permutation_equivariant: bool = True
+    """Permuting the tokens permutes the output and changes nothing else."""
+    causal: bool = False
+    recurrent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One attention method: each method file ends with one of these.
+
+    ``config`` is a frozen dataclass, ``module(config)`` builds the scriptable module, and
+    ``oracle(query, key, value, mask, config, parameters)`` computes the same thing the slow and
+    obvious way; run it in float64. ``limits`` maps what is known not to work to the reason.
+    """
+
+    name: str
+    title: str
+    formula: str
+    source: str
+    config: type
+    module: Callable[[Any], nn.Module]
+    oracle: Oracle
+    capabilities: Capabilities
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+    def configure(self, options: Mapping[str, object]) -> Any:
+        """Build the config from ``options``.
+
+        Raises:
+            MethodError: an option is unknown, of the wrong type or out of range.
+        """
+        fields = {f.name: f for f in dataclasses.fields(self.config)}
+        for name, value in options.items():
+            if name not in fields:
+                raise MethodError(unknown(f"option of method {self.name!r}", name, fields))
+            expected = fields[name].type
+            if not _accepts(expected, value):
+                raise MethodError(
+                    f"{self.name}.{name} must be {_type_name(expected)}, got {value!r}"
+                )
+        return self.config(**options)
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name nearest to ``name``, if one is near at all."""
+    match = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
+    return match[0] if match else None
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for an unknown name: what it was, what is known, what was probably meant."""
+    names = list(known)
+    near = closest(name, names)
+    hint = f"; did you mean {near!r}?" if near else ""
+    return f"unknown {kind}: {name!r}; known: {', '.join(names) or 'none'}{hint}"
+
+
+def _accepts(expected: object, value: object) -> bool:
+    if expected is bool:
+        return isinstance(value, bool)
+    if expected is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if expected is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if expected == float | None:
+        return value is None or _accepts(float, value)
+    raise TypeError(f"config fields of type {expected!r} are not supported")
+
+
+def _type_name(expected: object) -> str:
+    return expected.__name__ if isinstance(expected, type) else str(expected)

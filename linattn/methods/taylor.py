@@ -1,0 +1,101 @@
+"""First-order Taylor attention ("linear attention mechanism").
+
+    out_i = (sum_j v_j + q'_i sum_j k'_j v_j^T) / (n + q'_i . sum_j k'_j)      x' = x / ||x||_2
+
+with n the number of real tokens.
+
+Source: Li, Su, Duan, Zheng, "Linear Attention Mechanism: An Efficient Attention for Semantic
+Segmentation", 2020, arXiv 2007.14902, equation 11. No 1/sqrt(D): the rows are unit vectors.
+Cost: O(N D E) time, O(D E) memory beyond inputs and outputs.
+Numerics: norms are clamped from below, so a zero row of Q or K has direction 0 and weight 1; the
+published code gives NaN there. The denominator is a sum of 1 + cos >= 0; it is clamped at
+``eps``, since it vanishes when every key points away from the query. There the quotient of two
+rounding errors is all that single precision has to offer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import torch
+from torch import Tensor, nn
+
+from linattn.contract import Capabilities, Method, MethodError
+from linattn.numerics import check_heads, column_mask, unit_rows, widen, zero_masked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaylorConfig:
+    """``norm_eps``: lower bound of the L2 norms. ``eps``: lower bound of the denominator."""
+
+    norm_eps: float = 1e-12
+    eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        for name in ("norm_eps", "eps"):
+            if not getattr(self, name) > 0:
+                raise MethodError(f"taylor.{name} must be above 0, got {getattr(self, name)!r}")
+
+
+def oracle(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Tensor],
+    config: TaylorConfig,
+    parameters: Mapping[str, Tensor],
+) -> Tensor:
+    """The definition, through the N x N weights 1 + cos; run it in float64."""
+    q_unit = query / torch.linalg.vector_norm(query, dim=-1, keepdim=True).clamp(
+        min=config.norm_eps
+    )
+    k_unit = key / torch.linalg.vector_norm(key, dim=-1, keepdim=True).clamp(min=config.norm_eps)
+    weights = 1 + torch.matmul(q_unit, k_unit.transpose(-1, -2))
+    if mask is not None:
+        row = mask.unsqueeze(-2)
+        weights = weights * (row.unsqueeze(1) if weights.dim() == 4 else row)
+    total = weights.sum(dim=-1, keepdim=True)
+    return torch.matmul(weights, value) / total.clamp(min=config.eps)
+
+
+class TaylorAttention(nn.Module):
+    """See the head of this file; shapes as in :mod:`linattn.contract`."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.norm_eps: float = config.norm_eps
+        self.eps: float = config.eps
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
+    ) -> Tensor:
+        """Attend; see :mod:`linattn.contract` for shapes."""
+        check_heads(query, key, value)
+        q_unit = unit_rows(widen(query), self.norm_eps)
+        k_unit = unit_rows(widen(key), self.norm_eps)
+        value = widen(value)
+        column: Optional[Tensor] = None
+        if mask is not None:
+            column = column_mask(mask, key)
+            k_unit = zero_masked(k_unit, column)
+            value = zero_masked(value, column)
+        context = torch.matmul(k_unit.transpose(-1, -2), value)
+        numerator = torch.sum(value, dim=-2, keepdim=True) + torch.matmul(q_unit, context)
+        denominator = torch.matmul(q_unit, torch.sum(k_unit, dim=-2).unsqueeze(-1))
+        if column is None:
+            denominator = denominator + key.size(-2)
+        else:
+            denominator = denominator + torch.sum(column.to(value.dtype), dim=-2, keepdim=True)
+        return (numerator / torch.clamp(denominator, min=self.eps)).to(query.dtype)
+
+
+METHOD = Method(
+    name="taylor",
+    title="First-order Taylor attention",
+    formula="(sum V + Q' (K'^T V)) / (n + Q' sum K'), rows of Q', K' of unit length",
+    source="Li et al. 2020, arXiv 2007.14902",
+    config=TaylorConfig,
+    module=TaylorAttention,
+    oracle=oracle,
+    capabilities=Capabilities(cost="linear"),
+)

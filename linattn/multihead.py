@@ -1,0 +1,127 @@
+"""Multi-head self-attention around any method: projections, method, output projection.
+
+    y = Method(heads(x W_q), heads(x W_k), heads(x W_v)) W_o + b_o
+
+The parameters have the names, shapes and initial distribution of ``torch.nn.MultiheadAttention``
+(``in_proj_weight [3M, M]``, ``in_proj_bias``, ``out_proj.weight``, ``out_proj.bias``), so its
+state dict loads as it is. Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
+"""
+
+import dataclasses
+from typing import Any, Optional
+
+import torch
+from torch import Tensor, nn
+
+from linattn.contract import MethodError
+from linattn.methods import method as find_method
+
+
+class MultiHeadAttention(nn.Module):
+    """Self-attention with the given method.
+
+    Args:
+        d_model: model width M.
+        heads: number of heads; must divide ``d_model``.
+        method: a name in :data:`linattn.METHODS`.
+        bias: whether the projections have one.
+        options: fields of the method's config, such as ``rank=64`` for linformer.
+
+    Raises:
+        MethodError: unknown method or option, or heads that do not divide d_model.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        method: str = "elu",
+        bias: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if d_model < 1 or heads < 1:
+            raise MethodError(
+                f"d_model and heads must be at least 1, got d_model={d_model} and heads={heads}"
+            )
+        if d_model % heads:
+            raise MethodError(
+                f"heads must divide d_model: {d_model} is not a multiple of {heads}; "
+                f"heads that do: {', '.join(_divisors(d_model))}"
+            )
+        record = find_method(method)
+        self.d_model = d_model
+        self.heads = heads
+        self.method_name = method
+        self.has_bias = bias
+        config = record.configure(options)
+        self._call = f"{d_model}, {heads}, method={method!r}" + _options_repr(config, bias)
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model)) if bias else None
+        self.attention = record.module(config)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.reset_parameters()
+
+    @torch.jit.unused
+    def reset_parameters(self) -> None:
+        """Draw the projections as ``torch.nn.MultiheadAttention`` does."""
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        if self.in_proj_bias is not None:
+            nn.init.zeros_(self.in_proj_bias)
+        if self.out_proj.bias is not None:
+            nn.init.zeros_(self.out_proj.bias)
+
+    def forward(self, hidden_states: Tensor, mask: Optional[Tensor] = None) -> Tensor:
+        """Attend.
+
+        Args:
+            hidden_states: ``[B, N, M]``.
+            mask: key padding mask, bool ``[B, N]``, True = a real token.
+
+        Returns:
+            ``[B, N, M]``; zero for a sequence whose tokens are all masked.
+
+        Raises:
+            ValueError: the input is not ``[B, N, M]``, or the mask does not match it.
+            TypeError: the mask is not boolean.
+        """
+        if hidden_states.dim() != 3 or hidden_states.size(2) != self.d_model:
+            raise ValueError(
+                f"hidden_states must be [batch, sequence, {self.d_model}], "
+                f"got {hidden_states.shape}"
+            )
+        batch = hidden_states.size(0)
+        length = hidden_states.size(1)
+        packed = nn.functional.linear(hidden_states, self.in_proj_weight, self.in_proj_bias)
+        query, key, value = packed.chunk(3, dim=-1)
+        shape = [batch, length, self.heads, self.d_model // self.heads]
+        output: Tensor = self.attention(
+            query.reshape(shape).transpose(1, 2),
+            key.reshape(shape).transpose(1, 2),
+            value.reshape(shape).transpose(1, 2),
+            mask,
+        )
+        output = self.out_proj(output.transpose(1, 2).reshape(batch, length, self.d_model))
+        if mask is not None:
+            # The bias of out_proj would make an all-masked sequence non-zero.
+            empty = torch.logical_not(torch.any(mask, dim=-1, keepdim=True)).unsqueeze(-1)
+            output = output.masked_fill(empty, 0.0)
+        return output
+
+    def __repr__(self) -> str:
+        return f"MultiHeadAttention({self._call})"
+
+
+def _options_repr(config: object, bias: bool) -> str:
+    """The arguments that differ from their defaults, as they would be typed."""
+    parts = [] if bias else ["bias=False"]
+    for item in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, item.name)
+        if value != item.default:
+            parts.append(f"{item.name}={value!r}")
+    return "".join(f", {part}" for part in parts)
+
+
+def _divisors(number: int) -> list[str]:
+    return [str(d) for d in range(1, number + 1) if number % d == 0]

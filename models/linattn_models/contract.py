@@ -1,0 +1,92 @@
+"""What a model record holds: how to build it, its inputs, and what it is good for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+
+class ModelError(ValueError):
+    """A model that does not exist, or that cannot be built as asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What the user may choose about a model; None means the model's own default."""
+
+    method: str
+    method_options: Mapping[str, Any] = field(default_factory=dict)
+    d_model: int | None = None
+    heads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSpec:
+    """One input of an entry module.
+
+    ``axes`` holds symbols (``batch``, ``sequence``) and numbers. ``kind`` says how example values
+    are drawn: ``normal`` N(0, 1), ``mask`` bool prefix lengths, ``sample`` rows of the task.
+    """
+
+    name: str
+    axes: tuple[str | int, ...]
+    kind: Literal["normal", "mask", "sample"] = "normal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Held-out data that says whether the exported model still does its job.
+
+    ``inputs`` is ``[images, ..]``, ``labels`` int64 ``[images]``; ``metric`` is computed by
+    linattn_runtime_checks, ``top1`` being the share of rows whose largest output is the label.
+    """
+
+    metric: Literal["top1"]
+    input_name: str
+    inputs: Tensor
+    labels: Tensor
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model: each model file ends with one of these.
+
+    ``build(options)`` gives the module that owns the parameters; ``entry(module, mask, length)``
+    wraps it into the module with one ``forward`` that is exported, taking the inputs of
+    ``inputs(module, mask)`` in their order. ``length`` is the only length that the entry accepts,
+    0 for any.
+    """
+
+    name: str
+    title: str
+    build: Callable[[ModelOptions], nn.Module]
+    entry: Callable[[nn.Module, bool, int], nn.Module]
+    inputs: Callable[[nn.Module, bool], tuple[InputSpec, ...]]
+    output_axes: Callable[[nn.Module], tuple[str | int, ...]]
+    masks: bool
+    """Whether the model can take an attention_mask."""
+    fixed_lengths: tuple[int, ...] = (128, 512, 1024)
+    dynamic_lengths: tuple[int, int] = (1, 4096)
+    max_length: Callable[[nn.Module], int | None]
+    """The longest sequence the module can take; None = any."""
+    weights: Callable[[str], Path] | None = None
+    """Trained weights that ship with the model, by method name."""
+    task: Callable[[], Task] | None = None
+
+
+def check_length(found: int, length: int) -> None:
+    """Raise ValueError if an entry made for one length gets another (scriptable)."""
+    if length > 0 and found != length:
+        raise ValueError(
+            f"this artifact is fixed to sequence length {length}, got {found}; "
+            "use the dynamic artifact for other lengths"
+        )
+
+
+def bounded_length(module: nn.Module) -> int | None:
+    """The smallest ``max_length`` of the parts of ``module``, None without any."""
+    bounds = [getattr(part, "max_length", None) for part in module.modules()]
+    return min((bound for bound in bounds if isinstance(bound, int)), default=None)
