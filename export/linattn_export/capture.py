@@ -1,0 +1,70 @@
+"""Captures an entry module with torch.export: once per variant, for every format that wants it."""
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from linattn_export.inputs import draw
+from linattn_export.subject import Subject
+from linattn_export.variants import Variant
+from linattn_runtime_checks.errors import ExportError
+
+# What torch records about the user's source: paths of this machine, in every node.
+_TRACES = ("stack_trace", "custom", "from_node", "source_fn_stack", "torch_fn")
+
+
+def example_inputs(subject: Subject, variant: Variant) -> dict[str, Tensor]:
+    """Inputs of the sizes that the exporter sees."""
+    return draw(
+        subject.inputs,
+        variant.captured,
+        family="normal",
+        dtype=subject.dtype,
+        seed=subject.seed,
+        task=subject.task,
+    )
+
+
+def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedProgram:
+    """Capture ``entry`` with the axes of ``variant``.
+
+    torch.export raises when an axis cannot stay dynamic; torch.onnx.export, given a module,
+    quietly makes it static. So the program captured here is what every format starts from.
+
+    Raises:
+        ExportError: the module cannot be captured with these axes; the message is torch's.
+    """
+    symbols = {
+        name: Dim(name, min=variant.size(name).low, max=variant.size(name).high)
+        for name in ("batch", "sequence")
+        if not variant.size(name).fixed
+    }
+    dynamic = {
+        spec.name: {
+            index: symbols[axis]
+            for index, axis in enumerate(spec.axes)
+            if isinstance(axis, str) and axis in symbols
+        }
+        for spec in subject.inputs
+    }
+    arguments = tuple(example_inputs(subject, variant).values())
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            # torch.export trips over a pytree class that torch itself has deprecated.
+            warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+            program = torch.export.export(entry, arguments, dynamic_shapes=dynamic)
+    except Exception as error:
+        raise ExportError(
+            f"{subject.name} cannot be captured as {variant.name}: {_reason(error)}"
+        ) from error
+    for node in program.graph.nodes:
+        for key in _TRACES:
+            node.meta.pop(key, None)
+    return program
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:4]) if lines else type(error).__name__

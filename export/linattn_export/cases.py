@@ -1,0 +1,106 @@
+"""Which inputs the golden pack holds: lengths and batches that the exporter never saw."""
+
+from dataclasses import dataclass
+
+from linattn_export.variants import Range, Variant
+from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
+
+# Batch and length: 1, 2, primes, powers of two and their neighbours, lengths above the captured.
+_SWEEP = (
+    (1, 1), (2, 2), (3, 3), (5, 7), (1, 16), (3, 17), (2, 31), (1, 32), (1, 33), (1, 61), (2, 63),
+    (1, 64), (1, 65), (1, 127), (1, 128), (2, 129), (1, 251), (1, 257), (1, 509), (1, 512),
+    (1, 1024),
+)  # fmt: skip
+_SCALES = ("scale=0.001", "scale=30")
+_MASKS = ("right-padding", "left-padding", "one-empty", "one-token")
+_FAMILY_SHAPE = (3, 37)
+_TIMED = (128, 512, 1024)
+
+
+# A case stores few sequences and runs them over and over to fill its batch.
+_STORED_SHORT, _STORED_LONG, _LONG = 3, 1, 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasePlan:
+    """One input to draw: ``stored`` sequences, run at each of ``batches``."""
+
+    family: str
+    stored: int
+    sequence: int
+    batches: tuple[int, ...]
+    timed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Unique in a pack."""
+        return f"{self.family}-s{self.stored}-n{self.sequence}"
+
+
+def plan_cases(variants: list[Variant], *, mask: bool, sampled: bool) -> list[CasePlan]:
+    """The cases that all of ``variants`` need, sorted by length.
+
+    Args:
+        variants: of one model and method; all have the same batch range.
+        mask: the model takes a mask: add the mask families.
+        sampled: inputs are real data: scales make no sense.
+    """
+    batch = variants[0].batch
+    sweep: set[tuple[int, int]] = set()
+    timed: set[int] = set()
+    for variant in variants:
+        low, high = variant.sequence.low, variant.sequence.high
+        shapes = [(1, low), (1, high), (_largest(batch, low), low)]
+        if variant.sequence.fixed:
+            shapes.append((2, low))
+        else:
+            middle = variant.sequence.clamp(16)
+            shapes += [(_largest(batch, middle), middle)]
+            shapes += [(b, n) for b, n in _SWEEP if low <= n <= high]
+        sweep |= {(batch.clamp(size), length) for size, length in shapes}
+        timed |= {high} | {n for n in _TIMED if low <= n <= high}
+    plans = [
+        CasePlan(
+            family="normal",
+            stored=_stored(max(sizes), length),
+            sequence=length,
+            batches=tuple(sorted(sizes)),
+            timed=length in timed,
+        )
+        for length, sizes in _by_length(sweep).items()
+    ]
+    plans += _families(variants, mask=mask, sampled=sampled)
+    return sorted(plans, key=lambda plan: (plan.sequence, plan.family))
+
+
+def _largest(batch: Range, length: int) -> int:
+    """The declared end of the batch axis, or as far as the budget of tokens goes."""
+    return batch.clamp(max(MAX_TOKENS_PER_CASE // length, 1))
+
+
+def _stored(batch: int, length: int) -> int:
+    return min(batch, _STORED_LONG if length > _LONG else _STORED_SHORT)
+
+
+def _by_length(shapes: set[tuple[int, int]]) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for size, length in sorted(shapes):
+        found.setdefault(length, set()).add(size)
+    return found
+
+
+def _families(variants: list[Variant], *, mask: bool, sampled: bool) -> list[CasePlan]:
+    """Scales and masks, at one length of each variant."""
+    batch = variants[0].batch.clamp(_FAMILY_SHAPE[0])
+    lengths = {variant.sequence.clamp(_FAMILY_SHAPE[1]) for variant in variants}
+    families = (() if sampled else _SCALES) + (_MASKS if mask else ())
+    return [
+        CasePlan(
+            family=family,
+            stored=_stored(batch, length),
+            sequence=length,
+            batches=(batch,),
+        )
+        for family in families
+        for length in sorted(lengths)
+    ]

@@ -1,0 +1,83 @@
+"""What a format is: something that writes an artifact and reads back what it wrote."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from torch import nn
+from torch.export import ExportedProgram
+
+from linattn_export.capture import capture
+from linattn_export.subject import Subject
+from linattn_export.variants import Variant
+from linattn_runtime_checks.manifest import TensorSpec
+
+
+@dataclass(kw_only=True)
+class Job:
+    """One subject in one variant, to be written in several formats."""
+
+    subject: Subject
+    variant: Variant
+    opset: int
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def entry(self) -> nn.Module:
+        """The module to export."""
+        return self.subject.entry(self.variant.length)
+
+    @cached_property
+    def program(self) -> ExportedProgram:
+        """The one capture that the formats share."""
+        return capture(self.entry, self.subject, self.variant)
+
+    def specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        """The inputs and outputs that the artifact promises."""
+        dtype = str(self.subject.dtype).removeprefix("torch.")
+        inputs = [
+            TensorSpec(
+                name=spec.name,
+                dtype="bool" if spec.kind == "mask" else dtype,
+                shape=self._shape(spec.axes),
+            )
+            for spec in self.subject.inputs
+        ]
+        output = TensorSpec(name="output", dtype=dtype, shape=self._shape(self.subject.output_axes))
+        return inputs, [output]
+
+    def _shape(self, axes: tuple[str | int, ...]) -> list[str | int]:
+        def resolve(axis: str | int) -> str | int:
+            if isinstance(axis, int):
+                return axis
+            size = self.variant.size(axis)
+            return size.low if size.fixed else axis
+
+        return [resolve(axis) for axis in axes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was read back from a file; None where the format does not say."""
+
+    nodes: int | None = None
+    op_histogram: dict[str, int] | None = None
+    opsets: dict[str, int] | None = None
+    ir_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format: each format file ends with one of these.
+
+    ``write(job, path)`` writes the artifact, reads it back and compares axes and versions with
+    what was asked for; it raises ExportError if they differ or the file cannot be made.
+    ``unavailable()`` gives the reason and the fix when a package is missing, else None.
+    """
+
+    name: str
+    title: str
+    file_name: str
+    unavailable: Callable[[], str | None]
+    write: Callable[[Job, Path], Written]

@@ -1,0 +1,208 @@
+"""ONNX, from the captured program."""
+
+import contextlib
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from linattn_export.formats.base import Format, Job, Written
+from linattn_export.formats.opset17 import to_opset_17
+from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.manifest import TensorSpec
+
+# Loads from ONNX Runtime 1.15 on; the exporter would write 10, which 1.17 refuses.
+IR_VERSION = 8
+# From opset 21 on the standard wants a newer IR.
+_IR_OF_OPSET = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
+NATIVE_OPSET = 18
+_PROTOBUF_LIMIT = 2**31 - 2**20
+
+
+def write(job: Job, path: Path) -> Written:
+    """See Format.write."""
+    import onnx
+    import onnx_ir as ir
+
+    model = _translate(job)
+    _clean(model, job)
+    proto = ir.to_proto(model)
+    size = proto.ByteSize()
+    if size > _PROTOBUF_LIMIT:
+        raise ExportError(
+            f"{job.subject.name} as onnx {job.variant.name} would be {size / 2**30:.1f} GiB; "
+            "one ONNX file holds at most 2 GiB; use the pt2 or torchscript format"
+        )
+    path.write_bytes(proto.SerializeToString(deterministic=True))
+    loaded = onnx.load(path)
+    try:
+        onnx.checker.check_model(loaded, full_check=True)
+    except Exception as error:
+        raise ExportError(
+            f"{job.subject.name} as onnx {job.variant.name}: the checker refuses it: {error}"
+        ) from error
+    _require(job, loaded)
+    histogram = Counter(node.op_type for node in loaded.graph.node)
+    return Written(
+        nodes=len(loaded.graph.node),
+        op_histogram=dict(sorted(histogram.items())),
+        opsets={item.domain or "ai.onnx": item.version for item in loaded.opset_import},
+        ir_version=loaded.ir_version,
+    )
+
+
+def _translate(job: Job) -> Any:
+    inputs, outputs = job.specs()
+    captured = job.program
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                captured,
+                (),
+                input_names=[spec.name for spec in inputs],
+                output_names=[spec.name for spec in outputs],
+                # torch's own way down to 17 fails on some operators and prints its traceback.
+                opset_version=max(job.opset, NATIVE_OPSET),
+                dynamo=True,
+                external_data=False,
+                optimize=True,
+                verbose=False,
+            )
+    except Exception as error:
+        raise ExportError(
+            f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: {error}"
+        ) from error
+    assert program is not None
+    if job.opset == 17:
+        to_opset_17(program.model, f"{job.subject.name} as onnx {job.variant.name}")
+    return program.model
+
+
+def _clean(model: Any, job: Job) -> None:
+    """Names, axes, versions and metadata as promised; nothing about the machine."""
+    import onnx_ir as ir
+
+    inputs, outputs = job.specs()
+    symbols: dict[str, str] = {}
+    for value, spec in zip(
+        [*model.graph.inputs, *model.graph.outputs], [*inputs, *outputs], strict=True
+    ):
+        for found, wanted in zip(value.shape, spec.shape, strict=True):
+            if isinstance(found, ir.SymbolicDim) and isinstance(wanted, str) and found.value:
+                symbols[found.value] = wanted
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()
+        node.doc_string = None
+        for value in node.outputs:
+            _clean_value(value, symbols)
+    for value in [*model.graph.inputs, *model.graph.initializers.values()]:
+        _clean_value(value, symbols)
+    model.graph.metadata_props.clear()
+    model.graph.doc_string = None
+    model.graph.name = job.subject.name.replace("/", "_")
+    model.producer_name, model.producer_version = "linattn", job.metadata.get("linattn.version", "")
+    model.doc_string = None
+    model.ir_version = _IR_OF_OPSET.get(job.opset, IR_VERSION)
+    model.metadata_props.clear()
+    model.metadata_props.update(job.metadata)
+
+
+def _clean_value(value: Any, symbols: dict[str, str]) -> None:
+    import onnx_ir as ir
+
+    value.metadata_props.clear()
+    value.doc_string = None
+    if value.shape is not None:
+        value.shape = ir.Shape(
+            [
+                ir.SymbolicDim(symbols.get(axis.value or "", axis.value))
+                if isinstance(axis, ir.SymbolicDim)
+                else axis
+                for axis in value.shape
+            ]
+        )
+
+
+def stamp(path: Path, metadata: dict[str, str]) -> None:
+    """Replace entries of a file's metadata_props; the graph keeps its bytes."""
+    import onnx
+
+    model = onnx.load(path)
+    graph = model.graph.SerializeToString(deterministic=True)
+    kept = {item.key: item.value for item in model.metadata_props} | metadata
+    onnx.helper.set_model_props(model, kept)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    if onnx.load(path).graph.SerializeToString(deterministic=True) != graph:
+        raise ExportError(f"{path.name}: writing its metadata changed its graph")
+
+
+def _require(job: Job, model: Any) -> None:
+    """Compare the file with what was asked for: opset, IR, inputs, outputs, axes."""
+    where = f"{job.subject.name} as onnx {job.variant.name}"
+    opset = next(item.version for item in model.opset_import if item.domain in ("", "ai.onnx"))
+    if opset != job.opset:
+        raise ExportError(
+            f"{where}: opset {job.opset} was asked for, the exporter wrote {opset}; "
+            "use --opset 18, which needs no conversion"
+        )
+    inputs, outputs = job.specs()
+    for kind, promised, values in (
+        ("inputs", inputs, model.graph.input),
+        ("outputs", outputs, model.graph.output),
+    ):
+        found = [_spec(value) for value in values]
+        if found != promised:
+            raise ExportError(
+                f"{where}: {kind} were asked for as {_shown(promised)}, "
+                f"the file has {_shown(found)}"
+            )
+
+
+def _spec(value: Any) -> TensorSpec:
+    import onnx
+
+    tensor = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    shape = [axis.dim_param or axis.dim_value for axis in tensor.shape.dim]
+    return TensorSpec(name=value.name, dtype=str(dtype), shape=shape)
+
+
+def _shown(specs: list[TensorSpec]) -> str:
+    return ", ".join(f"{spec.name} {spec.dtype} {spec.shape}" for spec in specs)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks about packages that it does not need."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # torch.onnx uses a pytree class that torch itself has deprecated.
+            warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def unavailable() -> str | None:
+    """See Format.unavailable."""
+    missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+    if not missing:
+        return None
+    return f"{' and '.join(missing)} not installed; run: pip install 'linattn[export]'"
+
+
+FORMAT = Format(
+    name="onnx",
+    title="ONNX, one file, standard operators",
+    file_name="model.onnx",
+    unavailable=unavailable,
+    write=write,
+)

@@ -1,0 +1,44 @@
+"""torch.export's ExportedProgram."""
+
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+from linattn_export.formats.base import Format, Job, Written
+from linattn_runtime_checks.errors import ExportError
+
+
+def write(job: Job, path: Path) -> Written:
+    """See Format.write."""
+    program = job.program
+    program.example_inputs = None  # they would be stored: megabytes, at long fixed lengths
+    torch.export.save(program, path)
+    loaded = torch.export.load(path)
+    for name in ("batch", "sequence"):
+        size = job.variant.size(name)
+        if not size.fixed:
+            _require_range(job, loaded, (size.low, size.high), name)
+    calls = [node for node in loaded.graph.nodes if node.op == "call_function"]
+    histogram = Counter(str(node.target) for node in calls)
+    return Written(nodes=len(calls), op_histogram=dict(sorted(histogram.items())))
+
+
+def _require_range(
+    job: Job, program: torch.export.ExportedProgram, declared: tuple[int, int], name: str
+) -> None:
+    found = [(int(r.lower), int(r.upper)) for r in program.range_constraints.values()]
+    if declared not in found:
+        raise ExportError(
+            f"{job.subject.name} as pt2 {job.variant.name}: axis {name} was asked for as "
+            f"{declared[0]}:{declared[1]}, the file says {found}"
+        )
+
+
+FORMAT = Format(
+    name="pt2",
+    title="torch.export ExportedProgram",
+    file_name="model.pt2",
+    unavailable=lambda: None,
+    write=write,
+)

@@ -1,0 +1,130 @@
+"""Makes the golden pack of a subject: inputs, float64 outputs, and what rounding costs on each."""
+
+import copy
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from linattn_export.cases import CasePlan, plan_cases
+from linattn_export.inputs import draw
+from linattn_export.subject import Subject
+from linattn_runtime_checks.reference import (
+    Case,
+    ReferenceIndex,
+    StoredError,
+    TaskIndex,
+    write_reference,
+)
+from linattn_runtime_checks.verdict import ZERO, Error, error_of
+
+_PERTURBED_RUNS = 3
+OUTPUT = "output"
+
+Inputs = dict[str, Tensor]
+
+
+def write_golden(subject: Subject, path: Path) -> ReferenceIndex:
+    """Write the pack of ``subject`` to ``path``; returns what it holds."""
+    reference = subject.double()
+    perturbed = [_moved(reference, subject.dtype, run) for run in range(_PERTURBED_RUNS)]
+    eager = subject.eager()
+    tensors: dict[str, Any] = {}
+    cases: list[Case] = []
+    sampled = any(spec.kind == "sample" for spec in subject.inputs)
+    for plan in plan_cases(subject.variants, mask=subject.mask, sampled=sampled):
+        inputs = _draw(subject, plan)
+        expected = run_double(reference, inputs)
+        eager_error = error_of(eager(inputs).numpy(), expected)
+        sensitivity = ZERO
+        for run, module in enumerate(perturbed):
+            moved = run_double(module, _moved_inputs(inputs, subject.dtype, run))
+            sensitivity = sensitivity.largest(error_of(moved, expected))
+        for name, tensor in inputs.items():
+            tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
+        tensors[f"{plan.name}/output/{OUTPUT}"] = expected
+        cases += _cases(plan, eager_error, sensitivity)
+    index = ReferenceIndex(
+        dtype=str(subject.dtype).removeprefix("torch."),
+        cases=cases,
+        task=_task(subject, tensors),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_reference(path, index, tensors)
+    return index
+
+
+def run_double(module: nn.Module, inputs: Inputs) -> Any:
+    """The output of a float64 module for inputs of any floating dtype, as numpy."""
+    with torch.no_grad():
+        wide = (t.double() if t.is_floating_point() else t for t in inputs.values())
+        return module(*wide).numpy()
+
+
+def _draw(subject: Subject, plan: CasePlan) -> Inputs:
+    return draw(
+        subject.inputs,
+        {"batch": plan.stored, "sequence": plan.sequence},
+        family=plan.family,
+        dtype=subject.dtype,
+        seed=subject.seed,
+        task=subject.task,
+    )
+
+
+def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error) -> list[Case]:
+    return [
+        Case(
+            name=f"{plan.family}-b{batch}-n{plan.sequence}",
+            family=plan.family,
+            batch=batch,
+            sequence=plan.sequence,
+            stored=plan.name,
+            timed=plan.timed and batch == plan.batches[0],
+            eager_error=StoredError(row=eager_error.row, whole=eager_error.whole),
+            sensitivity=StoredError(row=sensitivity.row, whole=sensitivity.whole),
+        )
+        for batch in plan.batches
+    ]
+
+
+def _moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
+    """A copy with every weight moved by up to one rounding unit of ``dtype``."""
+    copied = copy.deepcopy(module)
+    with torch.no_grad():
+        for name, tensor in copied.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(_move(tensor, dtype, f"{run}/weights/{name}"))
+    return copied
+
+
+def _moved_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
+    return {
+        name: _move(t.double(), dtype, f"{run}/input/{name}") if t.is_floating_point() else t
+        for name, t in inputs.items()
+    }
+
+
+def _move(tensor: Tensor, dtype: torch.dtype, key: str) -> Tensor:
+    generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
+    unit = torch.finfo(dtype).eps / 2
+    draw = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
+    return tensor * (1 + (2 * draw - 1) * unit)
+
+
+def _task(subject: Subject, tensors: dict[str, Any]) -> TaskIndex | None:
+    task = subject.task
+    if task is None:
+        return None
+    tensors["task/inputs"] = task.inputs.to(subject.dtype).numpy()
+    tensors["task/labels"] = task.labels.numpy()
+    output = run_double(subject.double(), {task.input_name: task.inputs.to(subject.dtype)})
+    right = torch.from_numpy(output).argmax(dim=-1) == task.labels
+    return TaskIndex(
+        metric=task.metric,
+        input_name=task.input_name,
+        description=task.description,
+        reference_score=float(right.double().mean()),
+    )

@@ -1,0 +1,107 @@
+"""What a build is asked for: one dataclass whose fields are the flags of ``build``."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from linattn_runtime_checks.errors import UsageError, unknown
+
+Dtype = Literal["fp32", "fp16"]
+DTYPES = ("fp32", "fp16")
+OPSETS = range(17, 24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """One call of ``linattn-export build``; None or empty means the default.
+
+    Attributes:
+        output: folder to write; must be new, empty, or one that a build wrote.
+        methods: names in ``linattn.METHODS``; empty means all.
+        models: names in ``linattn_models.MODELS``.
+        formats: names in ``linattn_export.formats.FORMATS``; empty means all.
+        lengths: fixed lengths; None means those of the model, ``()`` none.
+        dynamic: ``MIN:MAX`` of the dynamic variant, None for the model's own, "" for none.
+        batch: ``MIN:MAX`` or one number.
+        mask: whether ``attention_mask`` is an input; None means the model's own choice.
+        d_model: model width, None for the model's own.
+        heads: number of heads, None for the model's own.
+        options: method name to field to value.
+        weights: safetensors file with the parameters of the model.
+        seed: of fresh weights and of the inputs of the checks.
+        opset: of the ONNX files.
+        dtype: of weights, inputs and outputs.
+        check: judge what was written.
+        latency: time what was judged.
+        runtimes: names in ``linattn_runtime_checks.runtimes.RUNTIMES``; empty means all available.
+        quiet: say nothing on stderr but errors.
+    """
+
+    output: Path = Path("artifacts")
+    methods: tuple[str, ...] = ()
+    models: tuple[str, ...] = ("layer",)
+    formats: tuple[str, ...] = ()
+    lengths: tuple[int, ...] | None = None
+    dynamic: str | None = None
+    batch: str = "1:64"
+    mask: bool | None = None
+    d_model: int | None = None
+    heads: int | None = None
+    options: dict[str, dict[str, object]] = field(default_factory=dict)
+    weights: Path | None = None
+    seed: int = 0
+    opset: int = 18
+    dtype: str = "fp32"
+    check: bool = True
+    latency: bool = True
+    runtimes: tuple[str, ...] = ()
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.opset not in OPSETS:
+            raise UsageError(
+                f"--opset must be {OPSETS[0]} to {OPSETS[-1]}, got {self.opset}; "
+                "18 loads in the most releases of ONNX Runtime"
+            )
+        if self.dtype not in DTYPES:
+            hint = (
+                "; bf16 cannot be judged: ONNX Runtime's CPU provider has no bf16 kernels"
+                if self.dtype == "bf16"
+                else ""
+            )
+            raise UsageError(unknown("dtype", self.dtype, DTYPES) + hint)
+        if self.seed < 0:
+            raise UsageError(f"--seed must be at least 0, got {self.seed}")
+        for length in self.lengths or ():
+            if length < 1:
+                raise UsageError(f"-n/--seq-len must be at least 1, got {length}")
+
+
+def parse_options(texts: list[str]) -> dict[str, dict[str, object]]:
+    """``METHOD.FIELD=VALUE`` flags as a nested dictionary; values are read as Python writes them.
+
+    Raises:
+        UsageError: a flag has another form.
+    """
+    found: dict[str, dict[str, object]] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        method, dot, option = name.partition(".")
+        if not (separator and dot and method and option and value):
+            raise UsageError(
+                f"--option must be METHOD.FIELD=VALUE, such as linformer.rank=64, got {text!r}"
+            )
+        found.setdefault(method, {})[option] = _value(value)
+    return found
+
+
+def _value(text: str) -> object:
+    words: dict[str, object] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,82 @@
+"""Writes a folder beside its final place and swaps it in at the end.
+
+Whatever goes wrong before the swap, the folder that was there stays as it was.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from linattn_runtime_checks.errors import ExportError, UsageError
+from linattn_runtime_checks.manifest import FILE_NAME
+
+
+def check_output(output: Path) -> None:
+    """Refuse an output path that a build must not write to.
+
+    Raises:
+        UsageError: it is a file, a folder that is neither empty nor ours, or not writable.
+    """
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"output {output} is a file; give a folder with -o")
+    if output.is_dir() and any(output.iterdir()) and not (output / FILE_NAME).is_file():
+        raise UsageError(
+            f"output {output} is not empty and holds no {FILE_NAME}, so it is not one of ours; "
+            "give another folder with -o, or empty it"
+        )
+    parent = output.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"output {output} cannot be written: no permission in {parent}")
+
+
+@contextmanager
+def staged(output: Path) -> Iterator[Path]:
+    """A new folder to write into; it becomes ``output`` when the block ends without an error.
+
+    Raises:
+        UsageError: see :func:`check_output`.
+        ExportError: the disk is full or a rename fails.
+    """
+    check_output(output)
+    output = output.absolute()
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    except OSError as error:
+        raise UsageError(f"output {output} cannot be written: {error.strerror}") from error
+    try:
+        yield staging
+        _swap(staging, output)
+    except OSError as error:
+        raise ExportError(
+            f"writing {output} failed: {error.strerror or error}; what was there is unchanged"
+        ) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _swap(staging: Path, output: Path) -> None:
+    staging.chmod(0o777 & ~_umask())
+    if not output.exists():
+        staging.rename(output)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old.", dir=output.parent))
+    output.rename(old / output.name)
+    try:
+        staging.rename(output)
+    except OSError:
+        (old / output.name).rename(output)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

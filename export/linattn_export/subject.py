@@ -1,0 +1,161 @@
+"""A subject: one model with one method and its weights, from which all its artifacts are made."""
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from linattn import METHODS, MethodError, at_length
+from linattn_export.request import BuildRequest
+from linattn_export.variants import Range, Variant, make_variants, parse_range
+from linattn_export.weights import load_weights
+from linattn_models import MODELS, InputSpec, Model, ModelError, ModelOptions, Task
+from linattn_runtime_checks.errors import UsageError, unknown
+
+TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is exported; ``module`` owns the parameters, in eval mode and in the dtype asked for."""
+
+    model: Model
+    method: str
+    module: nn.Module
+    mask: bool
+    dtype: torch.dtype
+    variants: list[Variant]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """``model/method``, which is also its place in the output folder."""
+        return f"{self.model.name}/{self.method}"
+
+    def config(self, entry: nn.Module) -> dict[str, object]:
+        """The method's config as ``entry`` holds it, for the manifest and the file's metadata."""
+        kind = METHODS[self.method].module
+        part = next(m for m in entry.modules() if type(m) is kind)
+        config: Any = part.config
+        return dataclasses.asdict(config)
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs of the entry, in order."""
+        return self.model.inputs(self.module, self.mask)
+
+    @property
+    def output_axes(self) -> tuple[str | int, ...]:
+        """Axes of the one output."""
+        return self.model.output_axes(self.module)
+
+    @cached_property
+    def task(self) -> Task | None:
+        """Held-out data, where the model has a task."""
+        return self.model.task() if self.model.task is not None else None
+
+    def entry(self, length: int = 0) -> nn.Module:
+        """The module to export for one length, 0 for any."""
+        module = at_length(self.module, length) if length else self.module
+        return self.model.entry(module, self.mask, length).eval()
+
+    def double(self) -> nn.Module:
+        """The entry for any length in float64: the reference."""
+        return self.model.entry(copy.deepcopy(self.module).double(), self.mask, 0).eval()
+
+    def eager(self) -> Callable[[dict[str, Tensor]], Tensor]:
+        """The live entry as a function of inputs by name."""
+        entry, names = self.entry(), [spec.name for spec in self.inputs]
+
+        def call(inputs: dict[str, Tensor]) -> Tensor:
+            with torch.no_grad():
+                output: Tensor = entry(*(inputs[name] for name in names))
+            return output
+
+        return call
+
+
+def make_subjects(request: BuildRequest) -> list[Subject]:
+    """Everything that the request names, models outermost.
+
+    Raises:
+        UsageError: a name, option, size or weights file that cannot be used. Nothing was written.
+    """
+    for name in request.models:
+        if name not in MODELS:
+            raise UsageError(unknown("model", name, MODELS))
+    methods = request.methods or tuple(METHODS)
+    for name in (*methods, *request.options):
+        if name not in METHODS:
+            raise UsageError(unknown("method", name, METHODS))
+    for name in request.options:
+        if name not in methods:
+            raise UsageError(f"--option {name}.*: method {name} is not among those to build")
+    return [
+        _make_subject(MODELS[model], method, request)
+        for model in dict.fromkeys(request.models)
+        for method in dict.fromkeys(methods)
+    ]
+
+
+def _make_subject(model: Model, method: str, request: BuildRequest) -> Subject:
+    options = ModelOptions(
+        method=method,
+        method_options=request.options.get(method, {}),
+        d_model=request.d_model,
+        heads=request.heads,
+    )
+    if request.mask and not model.masks:
+        raise UsageError(f"model {model.name} takes no attention_mask; leave out --mask")
+    torch.manual_seed(request.seed)
+    try:
+        module = model.build(options)
+        shipped = model.weights(method) if model.weights is not None else None
+    except (MethodError, ModelError) as error:
+        raise UsageError(str(error)) from error
+    path = request.weights or shipped
+    if path is not None:
+        load_weights(module, path, f"model {model.name} with method {method}")
+    module = module.to(TORCH_DTYPES[request.dtype]).eval()
+    return Subject(
+        model=model,
+        method=method,
+        module=module,
+        mask=bool(request.mask),
+        dtype=TORCH_DTYPES[request.dtype],
+        variants=_variants(model, method, module, request),
+        seed=request.seed,
+    )
+
+
+def _variants(model: Model, method: str, module: nn.Module, request: BuildRequest) -> list[Variant]:
+    batch = parse_range("--batch", request.batch, fixed=True)
+    lengths = model.fixed_lengths if request.lengths is None else request.lengths
+    dynamic: Range | None = Range(low=model.dynamic_lengths[0], high=model.dynamic_lengths[1])
+    if request.dynamic is not None:
+        dynamic = (
+            parse_range("--dynamic", request.dynamic, fixed=False) if request.dynamic else None
+        )
+    longest = model.max_length(module)
+    asked = max([*lengths, *([dynamic.high] if dynamic else [])], default=0)
+    if asked == 0:
+        raise UsageError("--no-fixed and --no-dynamic together leave nothing to build")
+    if longest is not None and asked > longest:
+        flag = "--dynamic" if dynamic is not None and dynamic.high == asked else "-n/--seq-len"
+        fix = (
+            f"or raise it with --option {method}.max_length={asked}"
+            if "max_length" in [f.name for f in dataclasses.fields(METHODS[method].config)]
+            and model.weights is None
+            else "the model was made for no more"
+        )
+        raise UsageError(
+            f"{model.name} with {method} takes at most N_max = {longest} tokens, "
+            f"{flag} asks for {asked}; ask for {longest} or fewer, {fix}"
+        )
+    suffix = "" if request.dtype == "fp32" else f"-{request.dtype}"
+    return make_variants(lengths, dynamic, batch, suffix)

@@ -1,0 +1,105 @@
+"""Runs the cases of a golden pack through one opened artifact."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.manifest import Artifact
+from linattn_runtime_checks.reference import Case, Reference
+from linattn_runtime_checks.report.model import CaseResult, Finding, TaskResult
+from linattn_runtime_checks.runtimes.base import RunFailed, Session
+from linattn_runtime_checks.verdict import Comparison, compare
+
+
+def cases_for(artifact: Artifact, reference: Reference) -> list[Case]:
+    """The cases whose sizes the artifact declares."""
+    return [c for c in reference.index.cases if artifact.accepts(c.batch, c.sequence)]
+
+
+def run_cases(
+    session: Session, artifact: Artifact, reference: Reference, mode: str
+) -> Iterator[CaseResult]:
+    """Judge every case that the artifact must take."""
+    for case in cases_for(artifact, reference):
+        common: dict[str, Any] = {
+            "mode": mode,
+            "case": case.name,
+            "family": case.family,
+            "batch": case.batch,
+            "sequence": case.sequence,
+        }
+        try:
+            outputs = session.run(reference.inputs(case))
+        except RunFailed as error:
+            yield CaseResult(**common, code="run_failed", message=str(error))
+            continue
+        for name, expected in reference.outputs(case).items():
+            result = compare(outputs[name], expected, artifact.dtype, case.yardstick())
+            yield CaseResult(**common, **_numbers(result))
+
+
+def _numbers(result: Comparison) -> dict[str, Any]:
+    names = ("code", "message", "multiple", "row_error", "whole_error", "max_abs", "worst_index")
+    return {name: getattr(result, name) for name in names}
+
+
+def check_refusal(session: Session, artifact: Artifact, reference: Reference) -> Finding | None:
+    """A fixed artifact must refuse every other length; an output for one is a finding."""
+    low, high = artifact.axis("sequence").declared
+    if low != high:
+        return None
+    batch_low, batch_high = artifact.axis("batch").declared
+    others = [
+        case
+        for case in reference.index.cases
+        if case.sequence != low and batch_low <= case.batch <= batch_high
+    ]
+    for other in sorted(others, key=lambda case: abs(case.sequence - low))[:2]:
+        try:
+            session.run(reference.inputs(other))
+        except RunFailed:
+            continue
+        return Finding(
+            code="length_not_refused",
+            message=(
+                f"{artifact.id} is fixed to sequence length {low} but ran one of {other.sequence}"
+            ),
+            exit_code=ExitCode.PARITY,
+        )
+    return None
+
+
+def run_task(session: Session, artifact: Artifact, reference: Reference) -> TaskResult | None:
+    """The task's score, or None where the model has no task or the artifact cannot take it."""
+    task = reference.index.task
+    if task is None:
+        return None
+    inputs, labels = reference.task_data()
+    low, high = artifact.axis("batch").declared
+    if low != high:
+        low = 1
+    step = max(high, 1)
+    if not artifact.accepts(high, inputs.shape[1]) or (low == high and len(inputs) % high):
+        return None
+    score = _METRICS[task.metric]
+    outputs = [
+        next(iter(session.run({task.input_name: inputs[start : start + step]}).values()))
+        for start in range(0, len(inputs), step)
+    ]
+    return TaskResult(
+        metric=task.metric,
+        score=score(np.concatenate(outputs), labels),
+        reference_score=task.reference_score,
+        samples=len(labels),
+    )
+
+
+def top1(outputs: NDArray[Any], labels: NDArray[Any]) -> float:
+    """The share of rows whose largest output is the label."""
+    return float((outputs.argmax(axis=-1) == labels).mean())
+
+
+_METRICS: dict[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {"top1": top1}

@@ -1,0 +1,127 @@
+"""Latency, measured so that drift of the machine hits everything alike.
+
+For each length, everything that can run it takes turns: one turn is one run that is not counted
+(so that the previous one's thread pool and caches do not count) and then timed runs. The first
+run of a length and the creation of the session are reported apart. The number of rounds follows
+from a time budget and is the same for all entries of a length.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from linattn_runtime_checks.progress import Progress
+from linattn_runtime_checks.report.model import LatencyResult, LatencyTable
+
+_WARMUP = 3
+_RUNS_PER_TURN = 2
+_MIN_ROUNDS, _MAX_ROUNDS = 4, 40
+_ROUND_BUDGET_S = 2.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """One thing to time: ``call()`` runs it once on inputs of ``batch`` and ``sequence``."""
+
+    model: str
+    method: str
+    format: str
+    variant: str
+    runtime: str
+    batch: int
+    sequence: int
+    call: Callable[[], object]
+
+
+@dataclass(slots=True)
+class _Samples:
+    first: float = 0.0
+    runs: list[float] = field(default_factory=list)
+
+
+def measure(entries: Sequence[Timed], threads: int, progress: Progress) -> LatencyTable:
+    """Time all entries, those of one length interleaved; results in the order of ``entries``."""
+    before = _load()
+    samples = [_Samples() for _ in entries]
+    for sequence in sorted({entry.sequence for entry in entries}):
+        progress.step(f"latency at {sequence} tokens")
+        group = [i for i, entry in enumerate(entries) if entry.sequence == sequence]
+        _measure_group([entries[i] for i in group], [samples[i] for i in group])
+    results = [_result(entry, s) for entry, s in zip(entries, samples, strict=True)]
+    return LatencyTable(
+        threads=threads,
+        load_before=before,
+        load_after=_load(),
+        results=results,
+        crossovers=crossovers(results),
+    )
+
+
+def _measure_group(entries: Sequence[Timed], samples: Sequence[_Samples]) -> None:
+    per_turn = 0.0
+    for entry, sample in zip(entries, samples, strict=True):
+        sample.first = _time(entry)
+        for _ in range(_WARMUP):
+            last = _time(entry)
+        per_turn += last * (_RUNS_PER_TURN + 1)
+    rounds = int(_ROUND_BUDGET_S / per_turn) if per_turn else _MAX_ROUNDS
+    for _ in range(min(max(rounds, _MIN_ROUNDS), _MAX_ROUNDS)):
+        for entry, sample in zip(entries, samples, strict=True):
+            entry.call()
+            sample.runs.extend(_time(entry) for _ in range(_RUNS_PER_TURN))
+
+
+def _time(entry: Timed) -> float:
+    start = time.perf_counter_ns()
+    entry.call()
+    return (time.perf_counter_ns() - start) * 1e-9
+
+
+def _result(entry: Timed, samples: _Samples) -> LatencyResult:
+    runs = np.array(samples.runs) * 1e3
+    return LatencyResult(
+        model=entry.model,
+        method=entry.method,
+        format=entry.format,
+        variant=entry.variant,
+        runtime=entry.runtime,
+        batch=entry.batch,
+        sequence=entry.sequence,
+        runs=len(runs),
+        first_ms=samples.first * 1e3,
+        min_ms=float(runs.min()),
+        p50_ms=float(np.percentile(runs, 50)),
+        p90_ms=float(np.percentile(runs, 90)),
+    )
+
+
+def crossovers(results: Sequence[LatencyResult]) -> dict[str, int | None]:
+    """``runtime/model/method`` to the shortest measured length from which it beats softmax.
+
+    "From which": it is faster there and at every longer length that was measured. None if it is
+    not faster at the longest. Dynamic artifacts only, by their median.
+    """
+    by_key: dict[tuple[str, str, str], dict[int, float]] = {}
+    for result in results:
+        if result.variant.startswith("dynamic"):
+            key = (result.runtime, result.model, result.method)
+            by_key.setdefault(key, {})[result.sequence] = result.p50_ms
+    found: dict[str, int | None] = {}
+    for (runtime, model, method), times in by_key.items():
+        softmax = by_key.get((runtime, model, "softmax"))
+        if softmax is None or method == "softmax":
+            continue
+        best: int | None = None
+        for sequence in sorted(times.keys() & softmax.keys(), reverse=True):
+            if times[sequence] >= softmax[sequence]:
+                break
+            best = sequence
+        found[f"{runtime}/{model}/{method}"] = best
+    return found
+
+
+def _load() -> float | None:
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

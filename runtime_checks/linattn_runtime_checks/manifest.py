@@ -1,0 +1,198 @@
+"""The artifact contract: what ``linattn_manifest.json`` holds, as pydantic models.
+
+The manifest is the only thing that the export and the checks share; a check never works out again
+what the export decided. Schema versions are ``major.minor``: a newer minor is read (unknown fields
+are ignored), a newer major is refused.
+"""
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from linattn_runtime_checks.errors import UsageError
+
+FILE_NAME = "linattn_manifest.json"
+SCHEMA_VERSION = "1.0"
+
+
+def _inside(path: str) -> str:
+    pure = PurePosixPath(path)
+    if not path or pure.is_absolute() or ".." in pure.parts or "\\" in path or ":" in path:
+        raise ValueError(
+            f"path {path!r} must be relative, inside the folder of the manifest, with '/' between "
+            "its parts"
+        )
+    return path
+
+
+RelativePath = Annotated[str, AfterValidator(_inside)]
+
+
+class Record(BaseModel):
+    """Base of all parts of the contract."""
+
+    model_config = ConfigDict(extra="ignore", frozen=False)
+
+
+class StoredFile(Record):
+    """One file of the folder."""
+
+    path: RelativePath
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class TensorSpec(Record):
+    """One input or output; axes are numbers or symbols such as ``batch``."""
+
+    name: str
+    dtype: str
+    shape: list[int | str]
+
+
+class AxisRange(Record):
+    """A symbolic axis: what was declared, what the exporter saw, what was verified."""
+
+    name: str
+    declared: tuple[int, int]
+    captured: int
+    verified: tuple[int, int] | None = None
+
+
+class RuntimeCheck(Record):
+    """The outcome of one runtime on one artifact; the cases are in report.json."""
+
+    runtime: str
+    status: str
+    multiple: float | None
+    cases: int
+
+
+class LatencyEntry(Record):
+    """Latency of one artifact at one length, milliseconds."""
+
+    runtime: str
+    batch: int
+    sequence: int
+    p50_ms: float
+    p90_ms: float
+
+
+class Artifact(StoredFile):
+    """One exported file."""
+
+    id: str
+    model: str
+    method: str
+    config: dict[str, object]
+    format: str
+    variant: str
+    dtype: Literal["float32", "float16"]
+    parameters: int
+    weight_bytes: int
+    nodes: int | None = None
+    op_histogram: dict[str, int] | None = None
+    opsets: dict[str, int] | None = None
+    ir_version: int | None = None
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
+    axes: list[AxisRange]
+    reference: RelativePath
+    checks: list[RuntimeCheck] = []
+    latency: list[LatencyEntry] = []
+    verdict: str = "UNVERIFIED"
+
+    def axis(self, name: str) -> AxisRange:
+        """The axis called ``name``."""
+        return next(axis for axis in self.axes if axis.name == name)
+
+    def accepts(self, batch: int, sequence: int) -> bool:
+        """Whether an input of these sizes lies in the declared ranges."""
+        return all(
+            self.axis(name).declared[0] <= size <= self.axis(name).declared[1]
+            for name, size in (("batch", batch), ("sequence", sequence))
+        )
+
+    @property
+    def subject(self) -> str:
+        """Model, method and dtype: artifacts that share it share their reference."""
+        return f"{self.model}/{self.method}"
+
+
+class Tool(Record):
+    """Who wrote the manifest."""
+
+    name: Literal["linattn-export"]
+    version: str
+
+
+class Manifest(Record):
+    """The whole contract of one folder."""
+
+    schema_version: str = Field(pattern=r"^\d+\.\d+$")
+    tool: Tool
+    command: list[str]
+    seed: int
+    environment: dict[str, str | int | None]
+    artifacts: list[Artifact]
+    references: list[StoredFile]
+    test_data: list[StoredFile]
+    verdict: str
+
+    def files(self) -> list[StoredFile]:
+        """Every file that the manifest vouches for."""
+        return [*self.artifacts, *self.references, *self.test_data]
+
+
+def read(folder: Path) -> Manifest:
+    """Read and validate the manifest of ``folder``.
+
+    Raises:
+        UsageError: the folder or manifest is missing, is not ours, is of a newer schema, or names
+            paths outside its folder.
+    """
+    path = folder / FILE_NAME
+    if not folder.is_dir():
+        raise UsageError(
+            f"no such folder: {folder}; give the output folder of 'linattn-export build'"
+        )
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} holds no {FILE_NAME}; give the output folder of 'linattn-export build'"
+        )
+    import json
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"{path} is not JSON ({error}); build the folder again") from error
+    tool = document.get("tool") if isinstance(document, dict) else None
+    if not isinstance(tool, dict) or tool.get("name") != "linattn-export":
+        raise UsageError(
+            f"{path} was not written by linattn-export (its tool.name says "
+            f"{tool.get('name') if isinstance(tool, dict) else None!r}); "
+            "give the output folder of 'linattn-export build'"
+        )
+    version = str(document.get("schema_version"))
+    ours = SCHEMA_VERSION.split(".")[0]
+    if version.split(".")[0].isdigit() and int(version.split(".")[0]) > int(ours):
+        raise UsageError(
+            f"{path} has schema {version}, newer than this linattn reads ({ours}.x); "
+            "upgrade with: pip install -U linattn"
+        )
+    try:
+        return Manifest.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{path} breaks the manifest schema at {where}: {first['msg']} "
+            f"({error.error_count()} problem(s)); build the folder again"
+        ) from error
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of ``folder``."""
+    text = manifest.model_dump_json(indent=2) + "\n"
+    (folder / FILE_NAME).write_text(text, encoding="utf-8")

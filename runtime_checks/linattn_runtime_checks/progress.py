@@ -1,0 +1,59 @@
+"""Progress on stderr: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LINE_EVERY_S = 10.0
+
+
+class Progress:
+    """Counts steps of one piece of work; this one says nothing."""
+
+    def step(self, what: str) -> None:
+        """One step, about to work on ``what``."""
+
+
+class _Lines(Progress):
+    def __init__(self, title: str, total: int) -> None:
+        self._title, self._total, self._done = title, total, 0
+        self._last = time.monotonic()
+        print(f"{title}: {total} steps", file=sys.stderr, flush=True)
+
+    def step(self, what: str) -> None:
+        self._done += 1
+        now = time.monotonic()
+        if now - self._last >= _LINE_EVERY_S:
+            self._last = now
+            line = f"{self._title}: {self._done} of {self._total}, {what}"
+            print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(title: str, total: int, *, quiet: bool) -> Iterator[Progress]:
+    """Progress of ``total`` steps called ``title``."""
+    if quiet:
+        yield Progress()
+    elif not sys.stderr.isatty():
+        yield _Lines(title, total)
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description:<10}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[what]}"),
+        )
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=total, what="")
+
+            class _Bar(Progress):
+                def step(self, what: str) -> None:
+                    bar.update(task, advance=1, what=what)
+
+            yield _Bar()

@@ -1,0 +1,129 @@
+"""The golden pack: stored inputs and float64 outputs, so that no torch is needed to judge.
+
+A safetensors file: tensors ``<case>/input/<name>`` and ``<case>/output/<name>``, and in the
+file's metadata, under ``linattn.reference``, the JSON of :class:`ReferenceIndex`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.verdict import Error, yardstick
+
+_KEY = "linattn.reference"
+Tensors = dict[str, NDArray[Any]]
+
+MAX_TOKENS_PER_CASE = 16384
+"""Batch times length of the largest case: what a two-core machine runs in about a second."""
+
+
+class StoredError(BaseModel):
+    """An :class:`Error` on disk."""
+
+    row: float
+    whole: float
+
+    def error(self) -> Error:
+        """As the verdict takes it."""
+        return Error(row=self.row, whole=self.whole)
+
+
+class Case(BaseModel):
+    """One input and how exactly its output is known.
+
+    ``stored`` names the tensors. They may hold fewer sequences than ``batch``; the case then runs
+    them over and over. Every sequence of a batch must come out as it does alone, so a large batch
+    needs no storage of its own.
+    """
+
+    name: str
+    family: str
+    batch: int
+    sequence: int
+    stored: str
+    timed: bool = False
+    eager_error: StoredError
+    sensitivity: StoredError
+
+    def yardstick(self) -> Error:
+        """What rounding costs on this input."""
+        return yardstick(self.eager_error.error(), self.sensitivity.error())
+
+
+class TaskIndex(BaseModel):
+    """Held-out data of a trained model."""
+
+    metric: str
+    input_name: str
+    description: str
+    reference_score: float
+
+
+class ReferenceIndex(BaseModel):
+    """What the pack holds."""
+
+    dtype: str
+    cases: list[Case]
+    task: TaskIndex | None = None
+
+
+class Reference:
+    """An open golden pack; tensors are read when asked for."""
+
+    def __init__(self, handle: Any, index: ReferenceIndex) -> None:
+        self._handle = handle
+        self.index = index
+
+    def inputs(self, case: Case) -> Tensors:
+        """The inputs of ``case`` by name, in the dtype of the artifact."""
+        return self._part(f"{case.stored}/input/", case.batch)
+
+    def outputs(self, case: Case) -> Tensors:
+        """The float64 outputs of ``case`` by name."""
+        return self._part(f"{case.stored}/output/", case.batch)
+
+    def task_data(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Inputs and labels of the task."""
+        return self._handle.get_tensor("task/inputs"), self._handle.get_tensor("task/labels")
+
+    def _part(self, prefix: str, batch: int) -> Tensors:
+        keys = [key for key in self._handle.keys() if key.startswith(prefix)]  # noqa: SIM118
+        found = {key.removeprefix(prefix): self._handle.get_tensor(key) for key in keys}
+        return {name: tensor[np.arange(batch) % len(tensor)] for name, tensor in found.items()}
+
+
+@contextmanager
+def open_reference(path: Path) -> Iterator[Reference]:
+    """Open the pack at ``path``.
+
+    Raises:
+        ExportError: it is not a golden pack.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as handle:
+            text = (handle.metadata() or {}).get(_KEY)
+            if text is None:
+                raise ExportError(
+                    f"{path} is not a golden pack (no {_KEY}); build the folder again"
+                )
+            yield Reference(handle, ReferenceIndex.model_validate_json(text))
+    except SafetensorError as error:
+        raise ExportError(f"{path} cannot be read ({error}); build the folder again") from error
+
+
+def write_reference(path: Path, index: ReferenceIndex, tensors: Mapping[str, Any]) -> None:
+    """Write a pack; equal content gives equal bytes."""
+    from safetensors.numpy import save_file
+
+    text = json.dumps(index.model_dump(), sort_keys=True)
+    arrays = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
+    save_file(arrays, path, metadata={_KEY: text})

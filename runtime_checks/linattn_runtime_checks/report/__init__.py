@@ -1,0 +1,1 @@
+"""What a check found, and the ways to show it."""

@@ -1,0 +1,197 @@
+"""The tables of a report as headings and rows of text; the renderers only draw them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.report.model import ArtifactResult, LatencyResult, LatencyTable, Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table; ``note`` explains its columns."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    note: str
+
+
+def artifact_table(report: Report) -> Table:
+    """Per artifact: size, verdict, error, and latency at its longest length."""
+    rows = [_artifact_row(artifact, report.latency) for artifact in report.artifacts]
+    headings = (
+        "artifact", "size", "params", "nodes", "verdict", "x rounding", "worst rel",
+        "verified", "p50 / p90 ms",
+    )  # fmt: skip
+    note = (
+        "x rounding: largest error as a multiple of what rounding costs on that input (at most 4 "
+        "passes); worst rel: largest relative error of a row against float64; verified: lengths "
+        "that were run; latency at the longest length of the artifact"
+    )
+    return Table(title="Artifacts", headings=headings, rows=rows, note=note)
+
+
+def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:
+    """Per artifact and length: p50 / p90, and the ratios of p50 to eager and to softmax."""
+    latency = report.latency
+    if latency is None or not latency.results:
+        return None
+    shown = [r for r in latency.results if not dynamic_only or r.variant.startswith("dynamic")]
+    by_key = {(r.runtime, r.model, r.method, r.variant, r.sequence): r for r in latency.results}
+    rows = []
+    for result in shown:
+        eager = by_key.get(("eager", result.model, result.method, "dynamic", result.sequence))
+        softmax = by_key.get(
+            (result.runtime, result.model, "softmax", result.variant, result.sequence)
+        )
+        rows.append(
+            (
+                f"{result.model}/{result.method}",
+                result.runtime,
+                result.variant,
+                str(result.sequence),
+                f"{result.first_ms:.2f}",
+                f"{result.p50_ms:.2f} / {result.p90_ms:.2f}",
+                _ratio(result, eager),
+                _ratio(result, softmax),
+            )
+        )
+    headings = (
+        "model/method", "runtime", "variant", "tokens", "first ms", "p50 / p90 ms", "/ eager",
+        "/ softmax",
+    )  # fmt: skip
+    note = (
+        f"batch {shown[0].batch}, {latency.threads} threads, load before "
+        f"{_load(latency.load_before)}, after {_load(latency.load_after)}; everything at one "
+        "length takes turns; ratios of medians in the same run, below 1 is faster"
+    )
+    return Table(title="Latency", headings=headings, rows=rows, note=note)
+
+
+def session_table(report: Report) -> Table:
+    """Per runtime: the time to create a session."""
+    times: dict[str, list[float]] = {}
+    for artifact in report.artifacts:
+        for result in artifact.runtimes:
+            if result.session_ms is not None:
+                times.setdefault(result.runtime, []).append(result.session_ms)
+    rows = [
+        (name, str(len(found)), f"{sorted(found)[len(found) // 2]:.1f}", f"{max(found):.1f}")
+        for name, found in times.items()
+    ]
+    return Table(
+        title="Session creation",
+        headings=("runtime", "sessions", "median ms", "largest ms"),
+        rows=rows,
+        note="time to load an artifact and make it ready; not part of any latency",
+    )
+
+
+def crossover_table(report: Report) -> Table | None:
+    """Per method and runtime: the measured length from which it beats softmax."""
+    if report.latency is None or not report.latency.crossovers:
+        return None
+    rows = []
+    for key, length in report.latency.crossovers.items():
+        runtime, subject = key.split("/", 1)
+        rows.append((subject, runtime, "not within the lengths measured" if length is None
+                     else f"{length} tokens"))  # fmt: skip
+    return Table(
+        title="Faster than softmax from",
+        headings=("model/method", "runtime", "from"),
+        rows=sorted(rows),
+        note="the shortest measured length from which the median is lower at every longer one",
+    )
+
+
+def task_table(report: Report) -> Table | None:
+    """Per artifact and runtime: the score on held-out data beside that of the float64 module."""
+    rows = []
+    for artifact in report.artifacts:
+        for runtime in artifact.runtimes:
+            if runtime.task is not None:
+                rows.append(
+                    (
+                        artifact.id,
+                        runtime.runtime,
+                        f"{runtime.task.score:.2%}",
+                        f"{runtime.task.reference_score:.2%}",
+                        str(runtime.task.samples),
+                    )
+                )
+    if not rows:
+        return None
+    return Table(
+        title="Held-out accuracy (top-1)",
+        headings=("artifact", "runtime", "artifact's", "float64 PyTorch's", "images"),
+        rows=rows,
+        note="images that were not used in training",
+    )
+
+
+def _artifact_row(artifact: ArtifactResult, latency: LatencyTable | None) -> tuple[str, ...]:
+    verdict = artifact.exit_code.name if artifact.judged or artifact.findings else "NOT JUDGED"
+    verified = artifact.verified_sequence
+    return (
+        artifact.id,
+        size_text(artifact.bytes),
+        f"{artifact.parameters:,}",
+        "-" if artifact.nodes is None else str(artifact.nodes),
+        verdict,
+        "-" if artifact.multiple is None else f"{artifact.multiple:.2f}",
+        "-" if artifact.row_error is None else f"{artifact.row_error:.1e}",
+        "-" if verified is None else f"{_span(verified)} ({len(artifact.lengths)})",
+        _longest(artifact, latency),
+    )
+
+
+def _longest(artifact: ArtifactResult, latency: LatencyTable | None) -> str:
+    found = [
+        result
+        for result in (latency.results if latency is not None else [])
+        if (result.model, result.method, result.format, result.variant)
+        == (artifact.model, artifact.method, artifact.format, artifact.variant)
+    ]
+    if not found:
+        return "-"
+    longest = max(found, key=lambda result: result.sequence)
+    return f"{longest.p50_ms:.2f} / {longest.p90_ms:.2f}"
+
+
+def _span(ends: tuple[int, int]) -> str:
+    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}..{ends[1]}"
+
+
+def _ratio(result: LatencyResult, other: LatencyResult | None) -> str:
+    return "-" if other is None or other is result else f"{result.p50_ms / other.p50_ms:.2f}"
+
+
+def _load(load: float | None) -> str:
+    return "unknown" if load is None else f"{load:.1f}"
+
+
+def size_text(size: int) -> str:
+    """Bytes for people."""
+    if size < 1024:
+        return f"{size} B"
+    if size < 1024**2:
+        return f"{size / 1024:.0f} KiB"
+    return f"{size / 1024**2:.1f} MiB"
+
+
+def summary(report: Report) -> str:
+    """One line: how many artifacts were judged, and how they did."""
+    judged = [artifact for artifact in report.artifacts if artifact.judged]
+    passed = [artifact for artifact in judged if artifact.exit_code is ExitCode.PASS]
+    text = f"{len(passed)} of {len(report.artifacts)} artifacts pass"
+    if len(judged) < len(report.artifacts):
+        text += f", {len(report.artifacts) - len(judged)} were not judged"
+    return text
+
+
+def left_out(report: Report) -> list[str]:
+    """Runtimes that were not used, with the reason."""
+    return [
+        f"{name}: {reason}" for name, reason in report.left_out.items() if reason != "not asked for"
+    ]

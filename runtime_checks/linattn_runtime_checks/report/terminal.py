@@ -1,0 +1,85 @@
+"""The report on a terminal, on stderr."""
+
+import shlex
+from pathlib import Path
+
+from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.report.tables import (
+    Table,
+    artifact_table,
+    crossover_table,
+    latency_table,
+    left_out,
+    summary,
+    task_table,
+)
+
+_STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
+_SHOWN_FINDINGS = 20
+_WIDTH_ELSEWHERE = 140
+
+
+def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
+    """Print the tables, the findings, and last the verdict, the folder and the next command."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(stderr=True, highlight=False, width=_WIDTH_ELSEWHERE)
+    if not quiet:
+        tables = (
+            artifact_table(report),
+            latency_table(report, dynamic_only=not verbose),
+            crossover_table(report),
+            task_table(report),
+        )
+        for table in tables:
+            if table is not None:
+                console.print(_draw(table))
+                console.print(f"[dim]{table.note}[/dim]\n")
+        for line in left_out(report):
+            console.print(f"not used: {line}", markup=False, soft_wrap=True)
+    _show_findings(report, console.print)
+    style = _STYLES.get(report.verdict, "red")
+    console.print(
+        f"[bold {style}]{report.verdict}[/bold {style}]  {summary(report)}, {report.seconds:.0f} s"
+    )
+    console.print(f"folder   {folder}", markup=False, soft_wrap=True)
+    command = f"linattn-check {shlex.quote(str(folder))}"
+    console.print(f"check    {command}", markup=False, soft_wrap=True)
+
+
+def _draw(table: Table) -> object:
+    from rich import box
+    from rich.table import Table as RichTable
+
+    drawn = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index, heading in enumerate(table.headings):
+        text = index == 0 or heading in ("runtime", "variant", "verdict", "from")
+        drawn.add_column(heading, justify="left" if text else "right", no_wrap=True)
+    for row in table.rows:
+        cells = [_coloured(cell) for cell in row]
+        drawn.add_row(*cells)
+    return drawn
+
+
+def _coloured(cell: str) -> str:
+    names = {code.name for code in ExitCode} | {"NOT JUDGED"}
+    if cell not in names:
+        return cell
+    style = _STYLES.get(cell, "bold red")
+    return f"[{style}]{cell}[/{style}]"
+
+
+def _show_findings(report: Report, show_line: object) -> None:
+    assert callable(show_line)
+    findings = list(report.findings)
+    for artifact in report.artifacts:
+        findings += artifact.findings
+        for runtime in artifact.runtimes:
+            findings += runtime.findings
+    for finding in findings[:_SHOWN_FINDINGS]:
+        show_line(f"{finding.code}: {finding.message}", markup=False, soft_wrap=True)
+    if len(findings) > _SHOWN_FINDINGS:
+        show_line(f"... and {len(findings) - _SHOWN_FINDINGS} more findings, all in report.json")

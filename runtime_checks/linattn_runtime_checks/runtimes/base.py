@@ -1,0 +1,62 @@
+"""What a runtime is: something that opens an artifact and runs it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from linattn_runtime_checks.manifest import Artifact, TensorSpec
+
+Tensors = dict[str, NDArray[Any]]
+
+ANY_SYMBOL = "*"
+"""In the shape that a session reports: a symbolic axis whose name the format does not keep."""
+
+
+class RunFailed(Exception):
+    """The runtime refused or failed to run an input; the text is the runtime's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """How to open: ``mode`` is one of the runtime's modes, ``threads`` within one operator."""
+
+    mode: str
+    threads: int
+
+
+class Session(Protocol):
+    """An opened artifact."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        """Outputs by name for inputs by name.
+
+        Raises:
+            RunFailed: the runtime could not.
+        """
+
+    def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
+        """Inputs and outputs as the file declares them; None if the format does not say."""
+
+    def providers(self) -> list[str]:
+        """The execution providers in force, first choice first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One runtime: each runtime file ends with these.
+
+    ``unavailable()`` gives the reason and the fix when it cannot be used here, None when it can.
+    ``modes`` are all judged; the last is the one that users run, and is the one that is timed.
+    ``open`` raises ExportError for a file that does not load and EnvironmentProblem when what
+    runs would not be what was asked for.
+    """
+
+    name: str
+    title: str
+    formats: tuple[str, ...]
+    modes: tuple[str, ...]
+    unavailable: Callable[[], str | None]
+    open: Callable[[Path, Artifact, SessionOptions], Session]

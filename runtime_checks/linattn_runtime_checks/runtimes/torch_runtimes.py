@@ -1,0 +1,133 @@
+"""The torch-based runtimes: TorchScript, and torch.export's ExportedProgram.
+
+Both file types run code when they are loaded: load only files whose hash was checked.
+"""
+
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.runtimes.base import (
+    ANY_SYMBOL,
+    RunFailed,
+    Runtime,
+    SessionOptions,
+    Tensors,
+)
+
+
+class TorchSession:
+    """A callable that takes the artifact's inputs in their order."""
+
+    def __init__(self, function: Any, artifact: Artifact, options: SessionOptions) -> None:
+        self._function = function
+        self._inputs = [spec.name for spec in artifact.inputs]
+        self._outputs = [spec.name for spec in artifact.outputs]
+        self._threads = options.threads
+
+    def run(self, inputs: Tensors) -> Tensors:
+        """See Session."""
+        import torch
+
+        if torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)
+        arguments = [torch.from_numpy(inputs[name]) for name in self._inputs]
+        try:
+            with torch.no_grad():
+                output = self._function(*arguments)
+        except Exception as error:
+            raise RunFailed(_last_line(error)) from error
+        outputs = output if isinstance(output, tuple | list) else (output,)
+        return {name: tensor.numpy() for name, tensor in zip(self._outputs, outputs, strict=True)}
+
+    def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
+        """TorchScript files declare no shapes."""
+        return None
+
+    def providers(self) -> list[str]:
+        """See Session."""
+        return ["cpu"]
+
+
+class ExportedProgramSession(TorchSession):
+    """An ExportedProgram, with its own guards on the input shapes."""
+
+    def __init__(self, program: Any, artifact: Artifact, options: SessionOptions) -> None:
+        super().__init__(program.module(), artifact, options)
+        self._program = program
+
+    def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
+        """Inputs and outputs of the program; it keeps no names of symbols."""
+        signature = self._program.graph_signature
+        values = {node.name: node.meta.get("val") for node in self._program.graph.nodes}
+        inputs = zip(self._inputs, signature.user_inputs, strict=False)
+        outputs = zip(self._outputs, signature.user_outputs, strict=False)
+        return (
+            [_spec(name, values[node]) for name, node in inputs],
+            [_spec(name, values[node]) for name, node in outputs],
+        )
+
+
+def _spec(name: str, value: Any) -> TensorSpec:
+    shape = [axis if isinstance(axis, int) else ANY_SYMBOL for axis in value.shape]
+    return TensorSpec(name=name, dtype=str(value.dtype).removeprefix("torch."), shape=shape)
+
+
+def unavailable() -> str | None:
+    """See Runtime.unavailable; does not import torch."""
+    if find_spec("torch") is None:
+        return "torch is not installed; run: pip install 'linattn[export]'"
+    return None
+
+
+def _open_torchscript(path: Path, artifact: Artifact, options: SessionOptions) -> TorchSession:
+    import torch
+
+    with warnings.catch_warnings():
+        # torch says at every load that TorchScript is deprecated.
+        warnings.filterwarnings("ignore", message="`torch.jit", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message="`torch.jit", category=FutureWarning)
+        try:
+            module = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise ExportError(
+                f"TorchScript cannot load {path.name}: {_last_line(error)}"
+            ) from error
+    return TorchSession(module.eval(), artifact, options)
+
+
+def _open_pt2(path: Path, artifact: Artifact, options: SessionOptions) -> ExportedProgramSession:
+    import torch
+
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        raise ExportError(f"torch.export cannot load {path.name}: {_last_line(error)}") from error
+    return ExportedProgramSession(program, artifact, options)
+
+
+def _last_line(error: Exception) -> str:
+    """The last line is the one that says what was wrong, in TorchScript's own tracebacks too."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+TORCHSCRIPT = Runtime(
+    name="torchscript",
+    title="TorchScript in PyTorch, CPU",
+    formats=("torchscript",),
+    modes=("default",),
+    unavailable=unavailable,
+    open=_open_torchscript,
+)
+PT2 = Runtime(
+    name="pt2",
+    title="torch.export ExportedProgram in PyTorch, CPU",
+    formats=("pt2",),
+    modes=("default",),
+    unavailable=unavailable,
+    open=_open_pt2,
+)

@@ -1,0 +1,182 @@
+"""The verdict: does an output differ from float64 by more than rounding explains?
+
+    error(y)     = max over rows of ||y - y64|| / ||y64||, and the same over the whole tensor
+    sensitivity  = the largest error(y) among a few float64 runs whose inputs and weights were
+                   moved by up to one rounding unit of the artifact's dtype
+    yardstick    = max(error(eager), SENSITIVITY_FACTOR * sensitivity)
+    pass         = error(artifact) <= K * yardstick
+
+Row error and whole error are judged each against its own yardstick: the row error sees one wrong
+token among thousands, the whole error is the tighter of the two when one row is ill-conditioned.
+The multiple printed is the larger quotient error / yardstick; PASS means it is at most K. Rows
+that are exactly zero in float64 (masked sequences, queries without a positive feature) are zero by
+definition and compared exactly. Shape, dtype and the positions of NaN, +inf and -inf come first.
+
+Calibration of the constants: ``benchmarks/calibrate_verdict.py``, results and the smallest planted
+fault that is still rejected in ``benchmarks/results/verdict_calibration.md``.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+K = 4.0
+SENSITIVITY_FACTOR = 3.0
+INCONCLUSIVE_YARDSTICK = 0.05
+"""Above this, rounding alone moves the output by 5% and more: such a case proves nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Error:
+    """Relative distance to the float64 reference: largest row, and whole tensor."""
+
+    row: float
+    whole: float
+
+    def largest(self, other: "Error") -> "Error":
+        """The larger of each part."""
+        return Error(row=max(self.row, other.row), whole=max(self.whole, other.whole))
+
+    def times(self, factor: float) -> "Error":
+        """Both parts scaled."""
+        return Error(row=self.row * factor, whole=self.whole * factor)
+
+
+ZERO = Error(row=0.0, whole=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One output against its reference; ``code`` is ``pass`` or what is wrong."""
+
+    code: str
+    message: str
+    multiple: float | None = None
+    row_error: float | None = None
+    whole_error: float | None = None
+    max_abs: float | None = None
+    worst_index: tuple[int, ...] | None = None
+    expected: float | None = None
+    got: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the output is right."""
+        return self.code == "pass"
+
+
+def yardstick(eager: Error, sensitivity: Error) -> Error:
+    """What rounding costs this module on this input."""
+    return eager.largest(sensitivity.times(SENSITIVITY_FACTOR))
+
+
+def error_of(actual: NDArray[Any], expected: NDArray[np.float64]) -> Error:
+    """Distance of ``actual`` to ``expected``; rows of zeros in ``expected`` do not count."""
+    wide = _rows(actual).astype(np.float64)
+    reference = _rows(expected)
+    difference = np.linalg.norm(wide - reference, axis=1)
+    norms = np.linalg.norm(reference, axis=1)
+    counted = norms > 0
+    if not counted.any():
+        return ZERO
+    row = float((difference[counted] / norms[counted]).max())
+    whole = float(np.linalg.norm(difference[counted]) / np.linalg.norm(norms))
+    return Error(row=row, whole=whole)
+
+
+def compare(
+    actual: NDArray[Any], expected: NDArray[np.float64], dtype: str, allowed: Error
+) -> Comparison:
+    """Judge one output.
+
+    Args:
+        actual: what the runtime returned.
+        expected: the float64 reference.
+        dtype: the dtype that the artifact promises, such as ``float32``.
+        allowed: the yardstick of this case.
+    """
+    if actual.shape != expected.shape:
+        return Comparison(
+            code="shape_mismatch",
+            message=f"shape {list(actual.shape)}, expected {list(expected.shape)}",
+        )
+    if str(actual.dtype) != dtype:
+        return Comparison(code="dtype_mismatch", message=f"dtype {actual.dtype}, expected {dtype}")
+    for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
+        differs = test(actual) != test(expected)
+        if differs.any():
+            index = _first(differs)
+            return Comparison(
+                code="nonfinite_mismatch",
+                message=f"{name} in {int(differs.sum())} position(s) on one side only",
+                worst_index=index,
+                expected=float(expected[index]),
+                got=float(actual[index]),
+            )
+    finite = np.isfinite(expected)
+    return _judge_finite(np.where(finite, actual, 0), np.where(finite, expected, 0.0), allowed)
+
+
+def _judge_finite(
+    actual: NDArray[Any], expected: NDArray[np.float64], allowed: Error
+) -> Comparison:
+    distance = np.abs(actual.astype(np.float64) - expected)
+    index = tuple(int(i) for i in np.unravel_index(int(distance.argmax()), distance.shape))
+    worst: dict[str, Any] = {
+        "max_abs": float(distance[index]),
+        "worst_index": index,
+        "expected": float(expected[index]),
+        "got": float(actual[index]),
+    }
+    zero_rows = np.linalg.norm(_rows(expected), axis=1) == 0
+    stray = np.abs(_rows(actual).astype(np.float64))[zero_rows]
+    if stray.size and stray.max() > 0:
+        return Comparison(
+            code="zero_row_not_zero",
+            message=f"a row that is zero by definition holds {stray.max():.3g}",
+            **worst,
+        )
+    error = error_of(actual, expected)
+    multiple = max(_quotient(error.row, allowed.row), _quotient(error.whole, allowed.whole))
+    numbers: dict[str, Any] = {
+        "multiple": multiple,
+        "row_error": error.row,
+        "whole_error": error.whole,
+        **worst,
+    }
+    if max(allowed.row, allowed.whole) > INCONCLUSIVE_YARDSTICK:
+        return Comparison(
+            code="inconclusive",
+            message=(
+                f"rounding alone moves this output by {max(allowed.row, allowed.whole):.2g} of "
+                "its size; nothing can be judged here"
+            ),
+            **numbers,
+        )
+    if multiple <= K:
+        return Comparison(code="pass", message="", **numbers)
+    return Comparison(
+        code="parity_exceeded",
+        message=(
+            f"{multiple:.3g}x the rounding of this input, at most {K:g}x allowed; relative error "
+            f"{error.row:.2e} (worst row), worst element {list(index)}: "
+            f"expected {worst['expected']:.9g}, got {worst['got']:.9g}"
+        ),
+        **numbers,
+    )
+
+
+def _rows(x: NDArray[Any]) -> NDArray[Any]:
+    return x.reshape(-1, x.shape[-1]) if x.ndim else x.reshape(1, 1)
+
+
+def _quotient(error: float, allowed: float) -> float:
+    if error == 0:
+        return 0.0
+    return error / allowed if allowed > 0 else float("inf")
+
+
+def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(mask)[0])
