@@ -82,13 +82,17 @@ def build(
     but not compared, 70 our bug. Names are listed by 'linattn-export list'.
     """
     from linattn_export.request import BuildRequest, parse_options
-    from linattn_export.variants import positive
+    from linattn_export.variants import parse_range, positive
     from linattn_runtime_checks.errors import UsageError
 
     if no_fixed and seq_len:
         raise UsageError("--no-fixed and -n/--seq-len exclude each other; leave one out")
     if no_dynamic and dynamic:
         raise UsageError("--no-dynamic and --dynamic exclude each other; leave one out")
+    if no_check and runtime:
+        raise UsageError("--no-check and --runtime exclude each other; leave one out")
+    if dynamic is not None:
+        parse_range("--dynamic", dynamic, fixed=False)
     lengths = tuple(positive("-n/--seq-len", text) for text in seq_len) if seq_len else None
     request = BuildRequest(
         output=output,

@@ -29,25 +29,26 @@ Inputs = dict[str, Tensor]
 def write_golden(subject: Subject, path: Path) -> ReferenceIndex:
     """Write the pack of ``subject`` to ``path``; returns what it holds."""
     reference = subject.double()
-    perturbed = [_moved(reference, subject.dtype, run) for run in range(_PERTURBED_RUNS)]
+    perturbed = [moved(reference, subject.dtype, run) for run in range(_PERTURBED_RUNS)]
     eager = subject.eager()
     tensors: dict[str, Any] = {}
     cases: list[Case] = []
     sampled = any(spec.kind == "sample" for spec in subject.inputs)
-    for plan in plan_cases(subject.variants, mask=subject.mask, sampled=sampled):
+    dtype = str(subject.dtype).removeprefix("torch.")
+    for plan in plan_cases(subject.variants, mask=subject.mask, sampled=sampled, dtype=dtype):
         inputs = _draw(subject, plan)
         expected = run_double(reference, inputs)
         eager_error = error_of(eager(inputs).numpy(), expected)
         sensitivity = ZERO
         for run, module in enumerate(perturbed):
-            moved = run_double(module, _moved_inputs(inputs, subject.dtype, run))
-            sensitivity = sensitivity.largest(error_of(moved, expected))
+            other = run_double(module, moved_inputs(inputs, subject.dtype, run))
+            sensitivity = sensitivity.largest(error_of(other, expected))
         for name, tensor in inputs.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
         tensors[f"{plan.name}/output/{OUTPUT}"] = expected
         cases += _cases(plan, eager_error, sensitivity)
     index = ReferenceIndex(
-        dtype=str(subject.dtype).removeprefix("torch."),
+        dtype=dtype,
         cases=cases,
         task=_task(subject, tensors),
     )
@@ -90,7 +91,7 @@ def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error) -> list[Case]
     ]
 
 
-def _moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
+def moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
     """A copy with every weight moved by up to one rounding unit of ``dtype``."""
     copied = copy.deepcopy(module)
     with torch.no_grad():
@@ -100,7 +101,8 @@ def _moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
     return copied
 
 
-def _moved_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
+def moved_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
+    """Inputs in float64, each number moved by up to one rounding unit of ``dtype``."""
     return {
         name: _move(t.double(), dtype, f"{run}/input/{name}") if t.is_floating_point() else t
         for name, t in inputs.items()

@@ -9,6 +9,7 @@ from linattn_runtime_checks.errors import UsageError, unknown
 Dtype = Literal["fp32", "fp16"]
 DTYPES = ("fp32", "fp16")
 OPSETS = range(17, 24)
+SEEDS = range(2**32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +71,8 @@ class BuildRequest:
                 else ""
             )
             raise UsageError(unknown("dtype", self.dtype, DTYPES) + hint)
-        if self.seed < 0:
-            raise UsageError(f"--seed must be at least 0, got {self.seed}")
+        if self.seed not in SEEDS:
+            raise UsageError(f"--seed must be {SEEDS[0]} to {SEEDS[-1]}, got {self.seed}")
         for length in self.lengths or ():
             if length < 1:
                 raise UsageError(f"-n/--seq-len must be at least 1, got {length}")

@@ -30,7 +30,9 @@ def check_output(output: Path) -> None:
     parent = output.absolute().parent
     while not parent.exists():
         parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+    if not parent.is_dir():
+        raise UsageError(f"output {output} cannot be written: {parent} is a file")
+    if not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(f"output {output} cannot be written: no permission in {parent}")
 
 

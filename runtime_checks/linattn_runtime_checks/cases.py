@@ -37,6 +37,10 @@ def run_cases(
             yield CaseResult(**common, code="run_failed", message=str(error))
             continue
         for name, expected in reference.outputs(case).items():
+            if name not in outputs:
+                message = f"no output is called {name}; there are {', '.join(outputs) or 'none'}"
+                yield CaseResult(**common, code="output_missing", message=message)
+                continue
             result = compare(outputs[name], expected, artifact.dtype, case.yardstick())
             yield CaseResult(**common, **_numbers(result))
 

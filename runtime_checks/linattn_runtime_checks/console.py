@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from linattn_runtime_checks.errors import ExitCode, LinattnError
 
+_INTERRUPTED = 130
 _ISSUES = "report it with this text and the command you ran, at the project's issue tracker"
 
 
@@ -21,10 +22,9 @@ def run(program: str, command: Callable[[], object]) -> NoReturn:
     except LinattnError as error:
         _say(f"{program}: {error}")
         sys.exit(int(error.exit_code))
-    except KeyboardInterrupt:
-        _say(f"{program}: interrupted; what was there before is unchanged")
-        sys.exit(130)
-    except SystemExit:
+    except SystemExit as error:
+        if error.code == _INTERRUPTED:  # typer's translation of KeyboardInterrupt
+            _say(f"{program}: interrupted; what was there before is unchanged")
         raise
     except Exception as error:
         import traceback

@@ -25,6 +25,13 @@ def stored(folder: Path, relative: str) -> StoredFile:
 
 def damage(folder: Path, file: StoredFile) -> str | None:
     """What is wrong with ``file``, None if it is as it was written."""
+    try:
+        return _damage(folder, file)
+    except (OSError, RuntimeError) as error:  # no permission, or links that form a circle
+        return f"cannot be read: {error}"
+
+
+def _damage(folder: Path, file: StoredFile) -> str | None:
     path = folder / file.path
     if not path.resolve().is_relative_to(folder.resolve()):
         return "is a link that leads out of the folder"

@@ -8,7 +8,15 @@ are ignored), a newer major is refused.
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from linattn_runtime_checks.errors import UsageError
 
@@ -18,7 +26,7 @@ SCHEMA_VERSION = "1.0"
 
 def _inside(path: str) -> str:
     pure = PurePosixPath(path)
-    if not path or pure.is_absolute() or ".." in pure.parts or "\\" in path or ":" in path:
+    if not path or pure.is_absolute() or ".." in pure.parts or set(path) & set("\\:\0"):
         raise ValueError(
             f"path {path!r} must be relative, inside the folder of the manifest, with '/' between "
             "its parts"
@@ -103,6 +111,14 @@ class Artifact(StoredFile):
     latency: list[LatencyEntry] = []
     verdict: str = "UNVERIFIED"
 
+    @field_validator("axes")
+    @classmethod
+    def _both_axes(cls, axes: list[AxisRange]) -> list[AxisRange]:
+        names = [axis.name for axis in axes]
+        if sorted(names) != ["batch", "sequence"]:
+            raise ValueError(f"must be batch and sequence, got {', '.join(names) or 'none'}")
+        return axes
+
     def axis(self, name: str) -> AxisRange:
         """The axis called ``name``."""
         return next(axis for axis in self.axes if axis.name == name)
@@ -140,6 +156,17 @@ class Manifest(Record):
     test_data: list[StoredFile]
     verdict: str
 
+    @model_validator(mode="after")
+    def _references_are_listed(self) -> "Manifest":
+        """A golden pack that is not among ``references`` has no hash to hold it to."""
+        listed = {reference.path for reference in self.references}
+        for artifact in self.artifacts:
+            if artifact.reference not in listed:
+                raise ValueError(
+                    f"{artifact.id} has reference {artifact.reference!r}, which is not listed"
+                )
+        return self
+
     def files(self) -> list[StoredFile]:
         """Every file that the manifest vouches for."""
         return [*self.artifacts, *self.references, *self.test_data]
@@ -165,7 +192,7 @@ def read(folder: Path) -> Manifest:
 
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON ({error}); build the folder again") from error
     tool = document.get("tool") if isinstance(document, dict) else None
     if not isinstance(tool, dict) or tool.get("name") != "linattn-export":
@@ -185,7 +212,7 @@ def read(folder: Path) -> Manifest:
         return Manifest.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]) or "its top"
         raise UsageError(
             f"{path} breaks the manifest schema at {where}: {first['msg']} "
             f"({error.error_count()} problem(s)); build the folder again"

@@ -122,8 +122,8 @@ def open_reference(path: Path) -> Iterator[Reference]:
 
 def write_reference(path: Path, index: ReferenceIndex, tensors: Mapping[str, Any]) -> None:
     """Write a pack; equal content gives equal bytes."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     text = json.dumps(index.model_dump(), sort_keys=True)
     arrays = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
-    save_file(arrays, path, metadata={_KEY: text})
+    path.write_bytes(save(arrays, metadata={_KEY: text}))

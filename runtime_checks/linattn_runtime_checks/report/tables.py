@@ -37,7 +37,8 @@ def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:
     latency = report.latency
     if latency is None or not latency.results:
         return None
-    shown = [r for r in latency.results if not dynamic_only or r.variant.startswith("dynamic")]
+    shown = [r for r in latency.results if r.variant.startswith("dynamic")] if dynamic_only else []
+    shown = shown or latency.results  # of fixed variants only, all are shown
     by_key = {(r.runtime, r.model, r.method, r.variant, r.sequence): r for r in latency.results}
     rows = []
     for result in shown:

@@ -34,6 +34,8 @@ class TorchSession:
 
         if torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
+        if missing := [name for name in self._inputs if name not in inputs]:
+            raise RunFailed(f"nothing to give for input {', '.join(missing)}")
         arguments = [torch.from_numpy(inputs[name]) for name in self._inputs]
         try:
             with torch.no_grad():
@@ -41,6 +43,8 @@ class TorchSession:
         except Exception as error:
             raise RunFailed(_last_line(error)) from error
         outputs = output if isinstance(output, tuple | list) else (output,)
+        if len(outputs) != len(self._outputs):
+            raise RunFailed(f"returned {len(outputs)} outputs, promised {len(self._outputs)}")
         return {name: tensor.numpy() for name, tensor in zip(self._outputs, outputs, strict=True)}
 
     def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:

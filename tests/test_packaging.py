@@ -1,0 +1,131 @@
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {
+    "linattn": ROOT / "linattn",
+    "linattn_models": ROOT / "models" / "linattn_models",
+    "linattn_export": ROOT / "export" / "linattn_export",
+    "linattn_runtime_checks": ROOT / "runtime_checks" / "linattn_runtime_checks",
+}
+MAY_IMPORT = {
+    "linattn": set(),
+    "linattn_models": {"linattn"},
+    "linattn_export": {"linattn", "linattn_models", "linattn_runtime_checks"},
+    "linattn_runtime_checks": set(),
+}
+TORCH_ALLOWED_INSIDE_FUNCTIONS = {"torch_runtimes.py"}
+TABLES = {
+    "linattn/methods": ("linattn.methods", "METHODS", set()),
+    "export/linattn_export/formats": (
+        "linattn_export.formats",
+        "FORMATS",
+        {"base.py", "opset17.py"},
+    ),
+}
+
+
+def imported(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return {node.module.split(".")[0]}
+    return set()
+
+
+def all_imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return set().union(*(imported(node) for node in ast.walk(tree)))
+
+
+def top_level_imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return set().union(*(imported(node) for node in tree.body))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_go_one_way(package: str) -> None:
+    forbidden = PACKAGES.keys() - MAY_IMPORT[package] - {package}
+    wrong = {
+        str(path.relative_to(ROOT)): sorted(found)
+        for path in PACKAGES[package].rglob("*.py")
+        if (found := all_imports(path) & forbidden)
+    }
+    assert not wrong
+
+
+def test_the_checks_import_torch_in_its_runtimes_only() -> None:
+    for path in PACKAGES["linattn_runtime_checks"].rglob("*.py"):
+        assert "torch" not in top_level_imports(path), path
+        if path.name not in TORCH_ALLOWED_INSIDE_FUNCTIONS:
+            assert "torch" not in all_imports(path), path
+
+
+def test_importing_linattn_without_torch_names_the_extra() -> None:
+    code = "import sys; sys.modules['torch'] = None; import linattn"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "pip install 'linattn[export]'" in result.stderr
+
+
+@pytest.mark.parametrize("folder", TABLES)
+def test_every_plug_in_file_is_in_its_table(folder: str) -> None:
+    module, table, helpers = TABLES[folder]
+    files = {p.name for p in (ROOT / folder).glob("*.py")} - {"__init__.py"} - helpers
+    records = getattr(__import__(module, fromlist=[table]), table)
+    assert len(files) == len(records)
+
+
+def test_public_names_are_what_all_says() -> None:
+    import linattn
+
+    assert all(hasattr(linattn, name) for name in linattn.__all__)
+    assert len(set(linattn.__all__)) == len(linattn.__all__)
+
+
+def test_no_source_file_is_long() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for package in PACKAGES.values()
+        for path in package.rglob("*.py")
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
+    }
+    assert not long
+
+
+@pytest.mark.parametrize(
+    "command", ["linattn_export", "linattn_runtime_checks"], ids=["export", "check"]
+)
+def test_help_imports_nothing_heavy(command: str) -> None:
+    code = (
+        "import sys\n"
+        f"sys.argv = ['x', '--help']\n"
+        f"from {command}.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as e:\n    assert not e.code\n"
+        "heavy = {'torch', 'onnx', 'onnxruntime', 'numpy', 'pydantic'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_four_packages_and_nothing_else(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path)]
+    subprocess.run([*command, str(ROOT)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    top = {name.split("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
+    for package in PACKAGES:
+        assert f"{package}/py.typed" in names
+    weights = [name for name in names if name.startswith("linattn_models/weights/digits/")]
+    assert len(weights) == 7
+    assert not [name for name in names if "training" in name or "test" in Path(name).parts]

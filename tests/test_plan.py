@@ -1,0 +1,75 @@
+import pytest
+
+from linattn_export.cases import CasePlan, plan_cases
+from linattn_export.variants import Range, make_variants
+from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
+
+DEFAULT = make_variants((128, 512, 1024), Range(low=1, high=4096), Range(low=1, high=64), "")
+
+
+def shapes(plans: list[CasePlan]) -> set[tuple[int, int]]:
+    return {(batch, plan.sequence) for plan in plans for batch in plan.batches}
+
+
+def test_the_default_sweep_has_what_breaks_exports() -> None:
+    lengths = {plan.sequence for plan in plan_cases(DEFAULT, mask=False, sampled=False)}
+    assert {1, 2, 3, 7, 17, 31, 127, 257, 509} <= lengths, "1, 2 and primes"
+    for power in (32, 64, 128):
+        assert {power - 1, power, power + 1} <= lengths
+    assert max(lengths) == 4096, "the declared maximum"
+
+
+def test_no_case_has_the_sizes_that_the_exporter_saw() -> None:
+    plans = plan_cases(DEFAULT, mask=True, sampled=False)
+    for variant in DEFAULT:
+        captured = variant.captured
+        assert (captured["batch"], captured["sequence"]) not in shapes(plans)
+    dynamic = DEFAULT[0].captured
+    assert dynamic["sequence"] not in {plan.sequence for plan in plans}
+    assert dynamic["batch"] not in {batch for plan in plans for batch in plan.batches}
+
+
+def test_both_ends_of_the_batch_axis_are_run() -> None:
+    batches = {
+        batch for plan in plan_cases(DEFAULT, mask=False, sampled=False) for batch in plan.batches
+    }
+    assert {1, 2, 64} <= batches
+
+
+def test_a_large_batch_of_a_long_sequence_stops_at_the_budget() -> None:
+    plans = plan_cases(DEFAULT, mask=False, sampled=False)
+    assert all(b * n <= MAX_TOKENS_PER_CASE for b, n in shapes(plans))
+    assert (MAX_TOKENS_PER_CASE // 1024, 1024) in shapes(plans)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "dynamic", "batch"),
+    [
+        ((1,), None, Range(low=1, high=1)),
+        ((), Range(low=1, high=2), Range(low=1, high=64)),
+        ((), Range(low=100, high=130), Range(low=3, high=3)),
+        ((7, 9), Range(low=5, high=20_000), Range(low=2, high=5)),
+        ((20_000,), None, Range(low=1, high=2)),
+    ],
+    ids=["one token", "tiny range", "fixed batch", "long range", "beyond the budget"],
+)
+def test_every_case_lies_in_what_was_declared(
+    lengths: tuple[int, ...], dynamic: Range | None, batch: Range
+) -> None:
+    variants = make_variants(lengths, dynamic, batch, "")
+    plans = plan_cases(variants, mask=True, sampled=False)
+    for size, length in shapes(plans):
+        assert batch.low <= size <= batch.high
+        assert any(v.sequence.low <= length <= v.sequence.high for v in variants)
+    for variant in variants:
+        own = {n for _, n in shapes(plans) if variant.sequence.low <= n <= variant.sequence.high}
+        assert {variant.sequence.low, variant.sequence.high} <= own
+    names = [plan.name for plan in plans]
+    assert len(names) == len(set(names))
+
+
+def test_a_mask_adds_its_families_to_every_variant() -> None:
+    plans = plan_cases(DEFAULT, mask=True, sampled=False)
+    for family in ("right-padding", "left-padding", "one-empty", "one-token"):
+        lengths = {plan.sequence for plan in plans if plan.family == family}
+        assert lengths == {37, 128, 512, 1024}
