@@ -1,6 +1,7 @@
 """ONNX, from the captured program."""
 
 import contextlib
+import functools
 import logging
 import warnings
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.onnx._internal.exporter import _registration
 
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.opset17 import to_opset_17
@@ -60,7 +62,7 @@ def _translate(job: Job) -> Any:
     inputs, outputs = job.specs()
     captured = job.program
     try:
-        with _quiet():
+        with _exporter():
             program = torch.onnx.export(
                 captured,
                 (),
@@ -176,18 +178,31 @@ def _shown(specs: list[TensorSpec]) -> str:
     return ", ".join(f"{spec.name} {spec.dtype} {spec.shape}" for spec in specs)
 
 
+@functools.cache
+def _registry() -> Any:
+    return _registration.ONNXRegistry.from_torchlib()
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks about packages that it does not need."""
+def _exporter() -> Iterator[None]:
+    """Torch's exporter, without its remarks, and with one table of operators for all exports.
+
+    torch reads that table from onnxscript's sources anew at every export, which takes a third of
+    the time of a translation.
+    """
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
+    registry = _registry()
+    original = _registration.ONNXRegistry.from_torchlib
+    _registration.ONNXRegistry.from_torchlib = lambda *_, **__: registry  # type: ignore
     try:
         with warnings.catch_warnings():
             # torch.onnx uses a pytree class that torch itself has deprecated.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
             yield
     finally:
+        _registration.ONNXRegistry.from_torchlib = original  # type: ignore[method-assign]
         logger.setLevel(level)
 
 

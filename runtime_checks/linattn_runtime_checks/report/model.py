@@ -1,6 +1,6 @@
 """``report.json``: what a check found, as pydantic models."""
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, computed_field
 
 from linattn_runtime_checks.errors import ExitCode, gravest
 
@@ -50,16 +50,19 @@ class RuntimeResult(BaseModel):
     task: TaskResult | None = None
     session_ms: float | None = None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def exit_code(self) -> ExitCode:
         """The gravest thing found."""
         return gravest(finding.exit_code for finding in self.findings)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def multiple(self) -> float | None:
         """The largest multiple of the yardstick."""
         return max((c.multiple for c in self.cases if c.multiple is not None), default=None)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def row_error(self) -> float | None:
         """The largest relative error of a row."""
@@ -84,6 +87,7 @@ class ArtifactResult(BaseModel):
     findings: list[Finding] = []
     runtimes: list[RuntimeResult] = []
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def exit_code(self) -> ExitCode:
         """The gravest thing found; UNVERIFIED if no runtime judged it."""
@@ -93,16 +97,19 @@ class ArtifactResult(BaseModel):
             codes.append(ExitCode.UNVERIFIED)
         return gravest(codes)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def judged(self) -> bool:
         """Whether any runtime compared it."""
         return any(result.cases for result in self.runtimes)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def multiple(self) -> float | None:
         """The largest multiple of the yardstick over the runtimes."""
         return max((r.multiple for r in self.runtimes if r.multiple is not None), default=None)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def row_error(self) -> float | None:
         """The largest relative error of a row over the runtimes."""

@@ -1,0 +1,40 @@
+"""The published JSON Schemas are those of the models; ``--write`` writes them anew."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from linattn_runtime_checks.manifest import Manifest
+from linattn_runtime_checks.report.model import Report
+
+DOCS = Path(__file__).parents[1] / "docs"
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "manifest-1.0.schema.json": Manifest,
+    "report-1.0.schema.json": Report,
+}
+
+
+def text(model: type[BaseModel]) -> str:
+    return json.dumps(model.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_published_schema_is_that_of_the_model(name: str) -> None:
+    assert (DOCS / name).read_text() == text(SCHEMAS[name]), (
+        "run: python tests/test_schemas.py --write, and raise the schema version if a field of a "
+        "released version changed"
+    )
+
+
+def test_what_a_build_writes_follows_the_schemas(small_folder: Path) -> None:
+    Manifest.model_validate_json((small_folder / "linattn_manifest.json").read_text())
+    Report.model_validate_json((small_folder / "report.json").read_text())
+
+
+if __name__ == "__main__":
+    assert sys.argv[1:] == ["--write"], "usage: python tests/test_schemas.py --write"
+    for name, model in SCHEMAS.items():
+        (DOCS / name).write_text(text(model))
