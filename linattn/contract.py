@@ -46,9 +46,10 @@ class Capabilities:
 class Method:
     """One attention method: each method file ends with one of these.
 
-    ``config`` is a frozen dataclass, ``module(config)`` builds the scriptable module, and
-    ``oracle(query, key, value, mask, config, parameters)`` computes the same thing the slow and
-    obvious way; run it in float64. ``limits`` maps what is known not to work to the reason.
+    ``config`` is a frozen dataclass, ``module(config)`` builds the scriptable module, which keeps
+    it as ``config``, and ``oracle(query, key, value, mask, config, parameters)`` computes the same
+    thing the slow and obvious way; run it in float64. ``limits`` maps what is known not to work to
+    the reason.
     """
 
     name: str

@@ -55,11 +55,9 @@ class MultiHeadAttention(nn.Module):
         self.heads = heads
         self.method_name = method
         self.has_bias = bias
-        config = record.configure(options)
-        self._call = f"{d_model}, {heads}, method={method!r}" + _options_repr(config, bias)
         self.in_proj_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model)) if bias else None
-        self.attention = record.module(config)
+        self.attention = record.module(record.configure(options))
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
         self.reset_parameters()
 
@@ -94,14 +92,11 @@ class MultiHeadAttention(nn.Module):
         batch = hidden_states.size(0)
         length = hidden_states.size(1)
         packed = nn.functional.linear(hidden_states, self.in_proj_weight, self.in_proj_bias)
-        query, key, value = packed.chunk(3, dim=-1)
-        shape = [batch, length, self.heads, self.d_model // self.heads]
-        output: Tensor = self.attention(
-            query.reshape(shape).transpose(1, 2),
-            key.reshape(shape).transpose(1, 2),
-            value.reshape(shape).transpose(1, 2),
-            mask,
+        width = self.d_model // self.heads
+        query, key, value = (
+            packed.reshape(batch, length, 3, self.heads, width).permute(2, 0, 3, 1, 4).unbind(0)
         )
+        output: Tensor = self.attention(query, key, value, mask)
         output = self.out_proj(output.transpose(1, 2).reshape(batch, length, self.d_model))
         if mask is not None:
             # The bias of out_proj would make an all-masked sequence non-zero.
@@ -110,7 +105,10 @@ class MultiHeadAttention(nn.Module):
         return output
 
     def __repr__(self) -> str:
-        return f"MultiHeadAttention({self._call})"
+        # The config is the module's own: linattn.at_length replaces both.
+        options = _options_repr(self.attention.config, self.has_bias)
+        call = f"{self.d_model}, {self.heads}, method={self.method_name!r}{options}"
+        return f"MultiHeadAttention({call})"
 
 
 def _options_repr(config: object, bias: bool) -> str:

@@ -28,7 +28,8 @@ def elu_plus_one(x: Tensor) -> Tensor:
 
 def unit_rows(x: Tensor, eps: float) -> Tensor:
     """Rows of ``x`` divided by their L2 norm; a zero row stays zero."""
-    norm = torch.sqrt(torch.sum(x * x, dim=-1, keepdim=True))
+    # Not sqrt(sum(x * x)), whose gradient is NaN at a zero row.
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / torch.clamp(norm, min=eps)
 
 
@@ -83,6 +84,11 @@ def check_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
     if query.size(-1) != key.size(-1):
         raise ValueError(
             f"query and key must have the same width, got {query.shape} and {key.shape}"
+        )
+    if query.shape[:-2] != key.shape[:-2] or key.shape[:-2] != value.shape[:-2]:
+        raise ValueError(
+            "query, key and value must have the same batch and heads, got "
+            f"{query.shape}, {key.shape} and {value.shape}"
         )
     if key.size(-2) != value.size(-2):
         raise ValueError(

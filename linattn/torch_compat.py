@@ -17,6 +17,8 @@ class TorchSelfAttention(nn.Module):
 
     It can take the place of ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, and it loads
     the state dict of the module that it replaces when that one is loaded into ``layer``.
+    In ``torch.nn.TransformerEncoder``, turn nested tensors off (``enable_nested_tensor=False``):
+    it decides on them when it is built, and then expects torch's own attention in its layers.
 
     Args:
         layer: the attention to call.
@@ -24,6 +26,7 @@ class TorchSelfAttention(nn.Module):
 
     batch_first: bool
     _qkv_same_embed_dim: bool
+    in_proj_bias: Optional[Tensor]
 
     def __init__(self, layer: MultiHeadAttention) -> None:
         super().__init__()
@@ -32,6 +35,7 @@ class TorchSelfAttention(nn.Module):
         # Read by nn.TransformerEncoderLayer: False keeps it off its fused softmax kernel, which
         # would ignore our method.
         self._qkv_same_embed_dim = False
+        self.in_proj_bias = None  # read there too, before the flag above
         self.num_heads: int = layer.heads
         self.embed_dim: int = layer.d_model
 

@@ -50,6 +50,7 @@ class EfficientAttention(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
+        self.config = config
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None

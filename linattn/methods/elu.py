@@ -11,6 +11,7 @@ the keys are below eps / N the result shrinks towards zero, by definition.
 ``normalize=False`` drops the normaliser: the output then grows with N.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -31,8 +32,8 @@ class EluConfig:
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        if not self.eps > 0:
-            raise MethodError(f"elu.eps must be above 0, got {self.eps!r}")
+        if not 0 < self.eps < math.inf:
+            raise MethodError(f"elu.eps must be above 0 and finite, got {self.eps!r}")
 
 
 def oracle(
@@ -56,8 +57,9 @@ class EluAttention(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
+        self.config = config
         self.normalize: bool = config.normalize
-        self.eps: float = config.eps
+        self.eps = float(config.eps)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None

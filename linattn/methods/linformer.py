@@ -11,6 +11,7 @@ Masks: masked rows of K and V become zero before E and F. The R slots themselves
 masked: each mixes all tokens.
 """
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,6 +65,7 @@ class LinformerAttention(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
+        self.config = config
         self.rank: int = config.rank
         self.max_length: int = config.max_length
         self.key_projection = nn.Parameter(torch.empty(self.rank, self.max_length))
@@ -79,10 +81,14 @@ class LinformerAttention(nn.Module):
     def at_length(self, length: int) -> "LinformerAttention":
         """The same module for ``length`` tokens and no more, with only the columns they use."""
         self.check_length(length)
-        short = LinformerAttention(LinformerConfig(rank=self.rank, max_length=length))
-        short.train(self.training)
-        short.key_projection = nn.Parameter(self.key_projection.detach()[:, :length].clone())
-        short.value_projection = nn.Parameter(self.value_projection.detach()[:, :length].clone())
+        short = copy.copy(self)
+        short._parameters = dict(self._parameters)
+        short.config = LinformerConfig(rank=self.rank, max_length=length)
+        short.max_length = length
+        for name, long in self._parameters.items():
+            assert long is not None
+            columns = long.detach()[:, :length].clone()
+            setattr(short, name, nn.Parameter(columns, requires_grad=long.requires_grad))
         return short
 
     def check_length(self, length: int) -> None:
@@ -92,6 +98,14 @@ class LinformerAttention(nn.Module):
                 f"linformer was built for at most N_max = {self.max_length} tokens, "
                 f"got N = {length}; shorten the input or build with a larger max_length"
             )
+
+    def compress(self, projection: Tensor, x: Tensor) -> Tensor:
+        """``(projection[:, :n] x)^T``: ``[.., width, R]`` of x ``[.., n, width]``.
+
+        Rows of the transposed projection, because columns of the projection are contiguous at
+        n = N_max only; torch.export asks whether they are, and then excludes that length.
+        """
+        return torch.matmul(x.transpose(-1, -2), widen(projection).t()[: x.size(-2)])
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
@@ -104,10 +118,10 @@ class LinformerAttention(nn.Module):
         key = zero_masked(widen(key), column)
         value = zero_masked(widen(value), column)
         scale = 1.0 / math.sqrt(query.size(-1))
-        slots_key = torch.matmul(widen(self.key_projection)[:, :length], key)
-        slots_value = torch.matmul(widen(self.value_projection)[:, :length], value)
-        scores = torch.matmul(widen(query), (slots_key * scale).transpose(-1, -2))
-        return torch.matmul(torch.softmax(scores, dim=-1), slots_value).to(query.dtype)
+        slots_key = self.compress(self.key_projection, key) * scale
+        slots_value = self.compress(self.value_projection, value)
+        weights = torch.softmax(torch.matmul(widen(query), slots_key), dim=-1)
+        return torch.matmul(weights, slots_value.transpose(-1, -2)).to(query.dtype)
 
 
 METHOD = Method(

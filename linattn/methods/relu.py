@@ -10,6 +10,7 @@ Cost: O(N D E) time, O(D E) memory beyond inputs and outputs.
 Numerics: a query with no positive feature gives 0 / eps = 0.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -29,8 +30,8 @@ class ReluConfig:
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        if not self.eps > 0:
-            raise MethodError(f"relu.eps must be above 0, got {self.eps!r}")
+        if not 0 < self.eps < math.inf:
+            raise MethodError(f"relu.eps must be above 0 and finite, got {self.eps!r}")
 
 
 def oracle(
@@ -50,7 +51,8 @@ class ReluAttention(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self.eps: float = config.eps
+        self.config = config
+        self.eps = float(config.eps)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None

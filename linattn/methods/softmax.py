@@ -27,8 +27,8 @@ class SoftmaxConfig:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        if self.scale is not None and not self.scale > 0:
-            raise MethodError(f"softmax.scale must be above 0, got {self.scale!r}")
+        if self.scale is not None and not 0 < self.scale < math.inf:
+            raise MethodError(f"softmax.scale must be above 0 and finite, got {self.scale!r}")
 
 
 def oracle(
@@ -57,7 +57,8 @@ class SoftmaxAttention(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self.scale: float = 0.0 if config.scale is None else config.scale
+        self.config = config
+        self.scale = 0.0 if config.scale is None else float(config.scale)
 
     def weights(self, query: Tensor, key: Tensor, column: Optional[Tensor]) -> Tensor:
         """The attention weights ``[.., L, N]``; each row sums to one."""

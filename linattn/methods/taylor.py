@@ -13,6 +13,7 @@ published code gives NaN there. The denominator is a sum of 1 + cos >= 0; it is 
 rounding errors is all that single precision has to offer.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -33,8 +34,9 @@ class TaylorConfig:
 
     def __post_init__(self) -> None:
         for name in ("norm_eps", "eps"):
-            if not getattr(self, name) > 0:
-                raise MethodError(f"taylor.{name} must be above 0, got {getattr(self, name)!r}")
+            eps = getattr(self, name)
+            if not 0 < eps < math.inf:
+                raise MethodError(f"taylor.{name} must be above 0 and finite, got {eps!r}")
 
 
 def oracle(
@@ -63,8 +65,9 @@ class TaylorAttention(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self.norm_eps: float = config.norm_eps
-        self.eps: float = config.eps
+        self.config = config
+        self.norm_eps = float(config.norm_eps)
+        self.eps = float(config.eps)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None

@@ -1,9 +1,10 @@
 """Latency, measured so that drift of the machine hits everything alike.
 
-For each length, everything that can run it takes turns: one turn is one run that is not counted
-(so that the previous one's thread pool and caches do not count) and then timed runs. The first
-run of a length and the creation of the session are reported apart. The number of rounds follows
-from a time budget and is the same for all entries of a length.
+For each length, everything that can run it takes turns. A turn is one run that is not counted, so
+that what ran before (its thread pool, its data in the caches) does not count, and then timed runs;
+a call of more than 50 ms goes without the first, which would change little. The first run of a
+length and the creation of the session are reported apart. The number of rounds follows from a time
+budget and is the same for all entries of a length.
 """
 
 import os
@@ -16,10 +17,11 @@ import numpy as np
 from linattn_runtime_checks.progress import Progress
 from linattn_runtime_checks.report.model import LatencyResult, LatencyTable
 
-_WARMUP = 3
+_WARMUP = 2  # after the first run; TorchScript specialises during its first two
 _RUNS_PER_TURN = 2
-_MIN_ROUNDS, _MAX_ROUNDS = 4, 40
-_ROUND_BUDGET_S = 2.5
+_MIN_ROUNDS, _MAX_ROUNDS = 3, 40
+_BUDGET_S = 4.0  # for all rounds of one length
+_LONG_CALL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class Timed:
 @dataclass(slots=True)
 class _Samples:
     first: float = 0.0
+    warm: float = 0.0
     runs: list[float] = field(default_factory=list)
 
 
@@ -61,16 +64,16 @@ def measure(entries: Sequence[Timed], threads: int, progress: Progress) -> Laten
 
 
 def _measure_group(entries: Sequence[Timed], samples: Sequence[_Samples]) -> None:
-    per_turn = 0.0
     for entry, sample in zip(entries, samples, strict=True):
         sample.first = _time(entry)
         for _ in range(_WARMUP):
-            last = _time(entry)
-        per_turn += last * (_RUNS_PER_TURN + 1)
-    rounds = int(_ROUND_BUDGET_S / per_turn) if per_turn else _MAX_ROUNDS
+            sample.warm = _time(entry)
+    per_round = sum(sample.warm for sample in samples) * (_RUNS_PER_TURN + 1)
+    rounds = int(_BUDGET_S / per_round) if per_round else _MAX_ROUNDS
     for _ in range(min(max(rounds, _MIN_ROUNDS), _MAX_ROUNDS)):
         for entry, sample in zip(entries, samples, strict=True):
-            entry.call()
+            if sample.warm < _LONG_CALL_S:
+                entry.call()
             sample.runs.extend(_time(entry) for _ in range(_RUNS_PER_TURN))
 
 

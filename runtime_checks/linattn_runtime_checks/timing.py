@@ -30,6 +30,7 @@ def open_timed(
     create each is noted in ``report``.
     """
     by_name = {runtime.name: runtime for runtime in runtimes}
+    inputs_of = _InputCache()
     entries = []
     for artifact, result in zip(manifest.artifacts, report.artifacts, strict=True):
         if result.exit_code is not ExitCode.PASS:
@@ -40,7 +41,7 @@ def open_timed(
             start = time.perf_counter()
             session = runtime.open(folder / artifact.path, artifact, options)
             outcome.session_ms = (time.perf_counter() - start) * 1e3
-            for sequence, inputs in timed_inputs(artifact, references[artifact.reference]):
+            for sequence, inputs in inputs_of(artifact, references[artifact.reference]):
                 call = partial(session.run, inputs)
                 entries.append(_entry(artifact, runtime.name, sequence, inputs, call))
     return entries
@@ -61,6 +62,19 @@ def eager_timed(
             entry = _entry(artifact, "eager", sequence, inputs, partial(call, inputs))
             found[artifact.subject, sequence] = entry
     return [found[key] for key in sorted(found)]
+
+
+class _InputCache:
+    """:func:`timed_inputs`, keeping one copy of what several artifacts share."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int], Tensors] = {}
+
+    def __call__(self, artifact: Artifact, reference: Reference) -> list[tuple[int, Tensors]]:
+        return [
+            (sequence, self._found.setdefault((artifact.reference, sequence), inputs))
+            for sequence, inputs in timed_inputs(artifact, reference)
+        ]
 
 
 def timed_inputs(artifact: Artifact, reference: Reference) -> list[tuple[int, Tensors]]:

@@ -82,4 +82,4 @@ def _show_findings(report: Report, show_line: object) -> None:
     for finding in findings[:_SHOWN_FINDINGS]:
         show_line(f"{finding.code}: {finding.message}", markup=False, soft_wrap=True)
     if len(findings) > _SHOWN_FINDINGS:
-        show_line(f"... and {len(findings) - _SHOWN_FINDINGS} more findings, all in report.json")
+        show_line(f"... and {len(findings) - _SHOWN_FINDINGS} more findings; --json prints all")

@@ -1,5 +1,6 @@
 """ONNX Runtime on CPU and on CUDA, with its graph optimiser off and on."""
 
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,9 @@ class OrtSession:
         settings.intra_op_num_threads = options.threads
         settings.log_severity_level = 4  # failures arrive as exceptions; the log would repeat them
         try:
+            # Without the fallback: it prints to stdout and goes on with the CPU.
             self._session = ort.InferenceSession(
-                str(path), settings, providers=_provider_list(provider)
+                str(path), settings, providers=_provider_list(provider), enable_fallback=0
             )
         except Exception as error:
             raise ExportError(
@@ -120,12 +122,14 @@ def cuda_unavailable() -> str | None:
     settings = ort.SessionOptions()
     settings.log_severity_level = 4
     try:
-        session = ort.InferenceSession(_PROBE, settings, providers=_provider_list(CUDA))
+        session = ort.InferenceSession(
+            _PROBE, settings, providers=_provider_list(CUDA), enable_fallback=0
+        )
         require_provider(CUDA, session.get_providers())
     except EnvironmentProblem as error:
         return str(error)
     except Exception as error:
-        return f"{CUDA} does not start: {_first_line(error)}; check the driver and CUDA libraries"
+        return f"{CUDA} does not start: {_cause(error)}; check the driver and CUDA libraries"
     return None
 
 
@@ -160,6 +164,12 @@ def _spec(item: Any) -> TensorSpec:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _cause(error: Exception) -> str:
+    """What CUDA said, without the source lines and the host name that ONNX Runtime adds."""
+    found = re.search(r"(CUDA|CUDNN|CUBLAS) failure \d+: [^;]+", str(error))
+    return found.group(0).strip() if found else _first_line(error)
 
 
 def _open_cpu(path: Path, artifact: Artifact, options: SessionOptions) -> OrtSession:
