@@ -68,14 +68,17 @@ def _swap(staging: Path, output: Path) -> None:
         staging.rename(output)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old.", dir=output.parent))
-    output.rename(old / output.name)
+    kept = old / output.name
     try:
+        output.rename(kept)
         staging.rename(output)
-    except OSError:
-        (old / output.name).rename(output)
+    except BaseException:  # an interruption too
+        if not output.exists():
+            kept.rename(output)
         raise
     finally:
-        shutil.rmtree(old, ignore_errors=True)
+        if output.exists():
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _umask() -> int:

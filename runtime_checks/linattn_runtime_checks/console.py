@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import NoReturn
 
+from linattn_runtime_checks.environment import calm_threads
 from linattn_runtime_checks.errors import ExitCode, LinattnError
 
 _INTERRUPTED = 130
@@ -17,6 +18,7 @@ def run(program: str, command: Callable[[], object]) -> NoReturn:
 
     Errors of ours are one line; anything else is a fault of ours and shows where it happened.
     """
+    calm_threads()
     try:
         command()
     except LinattnError as error:

@@ -4,7 +4,8 @@ For each length, everything that can run it takes turns. A turn is one run that 
 that what ran before (its thread pool, its data in the caches) does not count, and then timed runs;
 a call of more than 50 ms goes without the first, which would change little. The first run of a
 length and the creation of the session are reported apart. The number of rounds follows from a time
-budget and is the same for all entries of a length.
+budget and is the same for all entries of a length. Two runs after the first are not counted
+either, since TorchScript specialises during them; one, where a run takes over a quarter of a second.
 """
 
 import os
@@ -17,11 +18,11 @@ import numpy as np
 from linattn_runtime_checks.progress import Progress
 from linattn_runtime_checks.report.model import LatencyResult, LatencyTable
 
-_WARMUP = 2  # after the first run; TorchScript specialises during its first two
 _RUNS_PER_TURN = 2
-_MIN_ROUNDS, _MAX_ROUNDS = 3, 40
+_MIN_ROUNDS, _MAX_ROUNDS = 2, 40
 _BUDGET_S = 4.0  # for all rounds of one length
 _LONG_CALL_S = 0.05
+_VERY_LONG_CALL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,8 @@ def measure(entries: Sequence[Timed], threads: int, progress: Progress) -> Laten
 def _measure_group(entries: Sequence[Timed], samples: Sequence[_Samples]) -> None:
     for entry, sample in zip(entries, samples, strict=True):
         sample.first = _time(entry)
-        for _ in range(_WARMUP):
+        sample.warm = _time(entry)
+        if sample.warm < _VERY_LONG_CALL_S:
             sample.warm = _time(entry)
     per_round = sum(sample.warm for sample in samples) * (_RUNS_PER_TURN + 1)
     rounds = int(_BUDGET_S / per_round) if per_round else _MAX_ROUNDS

@@ -65,7 +65,8 @@ def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:
     note = (
         f"batch {shown[0].batch}, {latency.threads} threads, load before "
         f"{_load(latency.load_before)}, after {_load(latency.load_after)}; everything at one "
-        "length takes turns; ratios of medians in the same run, below 1 is faster"
+        "length takes turns, idle threads sleep; ratios of medians in the same run, below 1 is "
+        "faster"
     )
     return Table(title="Latency", headings=headings, rows=rows, note=note)
 

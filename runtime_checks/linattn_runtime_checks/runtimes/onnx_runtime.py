@@ -37,6 +37,8 @@ class OrtSession:
             ort.GraphOptimizationLevel, _LEVELS[options.mode]
         )
         settings.intra_op_num_threads = options.threads
+        # Idle workers that spin would take the cores from whatever runs next in this process.
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         settings.log_severity_level = 4  # failures arrive as exceptions; the log would repeat them
         try:
             # Without the fallback: it prints to stdout and goes on with the CPU.
