@@ -356,14 +356,15 @@ def test_the_same_build_without_a_fault_replaces_the_old_folder(
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
+    ("number", "codes"),
     [
-        pytest.param(signal.SIGKILL, -signal.SIGKILL, id="kill"),
-        pytest.param(signal.SIGINT, 130, id="ctrl-c"),
+        pytest.param(signal.SIGKILL, {-signal.SIGKILL}, id="kill"),
+        # Caught while Python ran an exec(), it ends the process at exit; a shell says 130 to both.
+        pytest.param(signal.SIGINT, {130, -signal.SIGINT}, id="ctrl-c"),
     ],
 )
 def test_a_signal_midway_leaves_the_old_folder(
-    number: signal.Signals, code: int, here: Path
+    number: signal.Signals, codes: set[int], here: Path
 ) -> None:
     before = snapshot(here / "previous")
     command = [sys.executable, "-m", EXPORT, *words(SMALL, here)]
@@ -375,7 +376,7 @@ def test_a_signal_midway_leaves_the_old_folder(
             time.sleep(0.02)
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    assert process.returncode == code, err
+    assert process.returncode in codes, err
     assert out == b""
     assert snapshot(here / "previous") == before
     if number == signal.SIGINT:

@@ -3,9 +3,9 @@
 For each length, everything that can run it takes turns. A turn is one run that is not counted, so
 that what ran before (its thread pool, its data in the caches) does not count, and then timed runs;
 a call of more than 50 ms goes without the first, which would change little. The first run of a
-length and the creation of the session are reported apart. The number of rounds follows from a time
-budget and is the same for all entries of a length. Two runs after the first are not counted
-either, since TorchScript specialises during them; one, where a run takes over a quarter of a second.
+length and the creation of the session are reported apart. Two runs after the first are not counted
+either, since TorchScript specialises during them; one, where a run takes over a quarter of a
+second. The number of rounds follows from a time budget and is the same for all entries of a length.
 """
 
 import os
