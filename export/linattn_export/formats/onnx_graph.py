@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.onnx._internal.exporter import _registration
 
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.opset17 import to_opset_17
@@ -180,6 +179,8 @@ def _shown(specs: list[TensorSpec]) -> str:
 
 @functools.cache
 def _registry() -> Any:
+    from torch.onnx._internal.exporter import _registration  # needs onnxscript
+
     return _registration.ONNXRegistry.from_torchlib()
 
 
@@ -190,6 +191,8 @@ def _exporter() -> Iterator[None]:
     torch reads that table from onnxscript's sources anew at every export, which takes a third of
     the time of a translation.
     """
+    from torch.onnx._internal.exporter import _registration
+
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,5 +1,6 @@
 """torch.export's ExportedProgram."""
 
+import io
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +14,10 @@ def write(job: Job, path: Path) -> Written:
     """See Format.write."""
     program = job.program
     program.example_inputs = None  # they would be stored: megabytes, at long fixed lengths
-    torch.export.save(program, path)
+    # To memory first: on a full disk torch's own writer aborts the process.
+    content = io.BytesIO()
+    torch.export.save(program, content)
+    path.write_bytes(content.getvalue())
     loaded = torch.export.load(path)
     for name in ("batch", "sequence"):
         size = job.variant.size(name)

@@ -1,5 +1,8 @@
 """TorchScript, by torch.jit.script: control flow and checks stay in the file."""
 
+import io
+import itertools
+import re
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -10,6 +13,7 @@ from linattn_export.formats.base import Format, Job, Written
 from linattn_runtime_checks.errors import ExportError
 
 _DEBUG_SUFFIX = ".debug_pkl"
+_CONSTANT = re.compile(r"  \w+ : Final\[")
 
 
 def write(job: Job, path: Path) -> Written:
@@ -24,23 +28,37 @@ def write(job: Job, path: Path) -> Written:
             raise ExportError(f"{job.subject.name} cannot be scripted: {error}") from error
         for parameter in scripted.parameters():
             parameter.requires_grad_(False)
-        scripted.save(str(path))  # type: ignore[no-untyped-call]
-        _strip_debug(path)
+        # To memory first: on a full disk torch's own writer aborts the process.
+        content = scripted.save_to_buffer()  # type: ignore[no-untyped-call]
+        path.write_bytes(_reproducible(content))
         loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
     histogram = Counter(node.kind() for node in loaded.inlined_graph.nodes())
     return Written(nodes=histogram.total(), op_histogram=dict(sorted(histogram.items())))
 
 
-def _strip_debug(path: Path) -> None:
-    """Rewrite the archive without its debug records, which hold source paths of this machine."""
-    reader = torch._C.PyTorchFileReader(str(path))
-    records = {name: reader.get_record(name) for name in reader.get_all_records()}
-    del reader
-    writer = torch._C.PyTorchFileWriter(str(path))
-    for name, content in records.items():
+def _reproducible(archive: bytes) -> bytes:
+    """The archive without what depends on the machine or the process.
+
+    Debug records hold source paths. Constants of a class are written in the order of a Python set
+    of strings, which changes from process to process; here they are sorted.
+    """
+    reader = torch._C.PyTorchFileReader(io.BytesIO(archive))
+    kept = io.BytesIO()
+    writer = torch._C.PyTorchFileWriter(kept)
+    for name in reader.get_all_records():
         if not name.endswith(_DEBUG_SUFFIX) and name not in ("version", ".data/serialization_id"):
+            content = reader.get_record(name)
+            if name.endswith(".py"):
+                content = _sorted_constants(content.decode()).encode()
             writer.write_record(name, content, len(content))
     writer.write_end_of_file()
+    return kept.getvalue()
+
+
+def _sorted_constants(code: str) -> str:
+    lines = code.splitlines(keepends=True)
+    runs = itertools.groupby(lines, key=lambda line: _CONSTANT.match(line) is not None)
+    return "".join(line for constant, run in runs for line in (sorted(run) if constant else run))
 
 
 FORMAT = Format(
