@@ -10,11 +10,10 @@ from rich.console import Console
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError, UsageError
 from linattn_runtime_checks.manifest import FILE_NAME, read
 
-# The smallest ONNX Runtime release (CPU wheel) that loads an opset, and an IR version: each wheel
-# was installed and given such files. The opsets of a release are those of the onnx it was built
-# with.
-_SINCE_OPSET = {17: "1.15", 18: "1.15", 19: "1.15", 20: "1.17", 21: "1.18", 22: "1.22", 23: "1.24"}
-_SINCE_IR = {8: "1.15", 9: "1.15", 10: "1.18", 11: "1.24"}
+# The smallest ONNX Runtime release (CPU wheel) that loads an opset, and an IR version, of 1.15 and
+# later: each wheel was installed and given files of every opset that a build writes.
+_SINCE_OPSET = {17: "1.15", 18: "1.15", 19: "1.16", 20: "1.17", 21: "1.18", 22: "1.21", 23: "1.23"}
+_SINCE_IR = {8: "1.15", 9: "1.16", 10: "1.18", 11: "1.23"}
 
 
 def smallest_onnxruntime(opset: int, ir_version: int) -> str:
