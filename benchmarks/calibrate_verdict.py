@@ -25,7 +25,7 @@ import torch
 from linattn import METHODS
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.golden import moved, moved_inputs, run_double
+from linattn_export.golden import moved, run_double, sensitivity_of
 from linattn_export.inputs import draw
 from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject, make_subjects
@@ -35,7 +35,6 @@ from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions
 from linattn_runtime_checks.verdict import (
     SENSITIVITY_FACTOR,
-    ZERO,
     Error,
     K,
     error_of,
@@ -113,10 +112,7 @@ def runs_of(subject: Subject, seeds: int) -> Iterator[Run]:
                     )
                     expected = run_double(reference, inputs)
                     eager_error = error_of(eager(inputs).numpy(), expected)
-                    sensitivity = ZERO
-                    for run, module in enumerate(perturbed):
-                        other = run_double(module, moved_inputs(inputs, subject.dtype, run))
-                        sensitivity = sensitivity.largest(error_of(other, expected))
+                    sensitivity = sensitivity_of(perturbed, inputs, expected, subject.dtype)
                     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
                     for name, session in opened:
                         got = session.run(arrays)["output"]
@@ -157,10 +153,7 @@ def smallest_faults(subject: Subject, part: int) -> dict[int, float]:
         inputs = draw(subject.inputs, sizes, family="normal", dtype=subject.dtype, seed=0)
         expected = run_double(reference, inputs)
         eager_error = error_of(eager(inputs).numpy(), expected)
-        sensitivity = ZERO
-        for run, module in enumerate(perturbed):
-            other = run_double(module, moved_inputs(inputs, subject.dtype, run))
-            sensitivity = sensitivity.largest(error_of(other, expected))
+        sensitivity = sensitivity_of(perturbed, inputs, expected, subject.dtype)
         rejected = float("inf")
         for delta in DELTAS:
             entry = copy.deepcopy(subject.entry())

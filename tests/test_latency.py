@@ -86,6 +86,12 @@ def test_a_method_that_is_slower_at_the_end_has_no_crossover() -> None:
     assert crossovers(results) == {"ort-cpu/layer/elu": None}
 
 
+def test_a_difference_within_the_noise_is_no_crossover() -> None:
+    assert crossovers([result("softmax", 64, 1.0), result("elu", 64, 0.95)]) == {
+        "ort-cpu/layer/elu": None
+    }
+
+
 def test_fixed_variants_do_not_enter_crossovers() -> None:
     results = [result("softmax", 128, 2.0, "n128"), result("elu", 128, 1.0, "n128")]
     assert crossovers(results) == {}

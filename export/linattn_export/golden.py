@@ -2,6 +2,7 @@
 
 import copy
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,7 @@ def write_golden(subject: Subject, path: Path) -> ReferenceIndex:
         inputs = _draw(subject, plan)
         expected = run_double(reference, inputs)
         eager_error = error_of(eager(inputs).numpy(), expected)
-        sensitivity = ZERO
-        for run, module in enumerate(perturbed[: _runs(plan)]):
-            other = run_double(module, moved_inputs(inputs, subject.dtype, run))
-            sensitivity = sensitivity.largest(error_of(other, expected))
+        sensitivity = sensitivity_of(perturbed[: _runs(plan)], inputs, expected, subject.dtype)
         for name, tensor in inputs.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
         tensors[f"{plan.name}/output/{OUTPUT}"] = expected
@@ -61,6 +59,24 @@ def write_golden(subject: Subject, path: Path) -> ReferenceIndex:
 
 def _runs(plan: CasePlan) -> int:
     return _PERTURBED_RUNS_LONG if plan.sequence > _LONG else _PERTURBED_RUNS
+
+
+def sensitivity_of(
+    perturbed: Sequence[nn.Module], inputs: Inputs, expected: Any, dtype: torch.dtype
+) -> Error:
+    """The largest change of the float64 output among modules and inputs moved by rounding.
+
+    Args:
+        perturbed: float64 modules from :func:`moved`.
+        inputs: as the artifact takes them.
+        expected: the float64 output that was not moved.
+        dtype: whose rounding unit the inputs move by.
+    """
+    found = ZERO
+    for run, module in enumerate(perturbed):
+        other = run_double(module, moved_inputs(inputs, dtype, run))
+        found = found.largest(error_of(other, expected))
+    return found
 
 
 def run_double(module: nn.Module, inputs: Inputs) -> Any:

@@ -23,6 +23,7 @@ _MIN_ROUNDS, _MAX_ROUNDS = 2, 40
 _BUDGET_S = 4.0  # for all rounds of one length
 _LONG_CALL_S = 0.05
 _VERY_LONG_CALL_S = 0.25
+_CLEARLY_FASTER = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +107,8 @@ def _result(entry: Timed, samples: _Samples) -> LatencyResult:
 def crossovers(results: Sequence[LatencyResult]) -> dict[str, int | None]:
     """``runtime/model/method`` to the shortest measured length from which it beats softmax.
 
-    "From which": it is faster there and at every longer length that was measured. None if it is
-    not faster at the longest. Dynamic artifacts only, by their median.
+    "From which": its median is lower by a tenth, which noise does not give, there and at every
+    longer length that was measured. None if it is not at the longest. Dynamic artifacts only.
     """
     by_key: dict[tuple[str, str, str], dict[int, float]] = {}
     for result in results:
@@ -121,7 +122,7 @@ def crossovers(results: Sequence[LatencyResult]) -> dict[str, int | None]:
             continue
         best: int | None = None
         for sequence in sorted(times.keys() & softmax.keys(), reverse=True):
-            if times[sequence] >= softmax[sequence]:
+            if times[sequence] > _CLEARLY_FASTER * softmax[sequence]:
                 break
             best = sequence
         found[f"{runtime}/{model}/{method}"] = best

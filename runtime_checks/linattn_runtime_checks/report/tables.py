@@ -103,7 +103,8 @@ def crossover_table(report: Report) -> Table | None:
         title="Faster than softmax from",
         headings=("model/method", "runtime", "from"),
         rows=sorted(rows),
-        note="the shortest measured length from which the median is lower at every longer one",
+        note="the shortest measured length from which the median is lower by a tenth or more, at "
+        "every longer one too",
     )
 
 
