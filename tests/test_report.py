@@ -15,7 +15,8 @@ from linattn_runtime_checks.report.model import (
     RuntimeResult,
     TaskResult,
 )
-from linattn_runtime_checks.report.terminal import show
+from linattn_runtime_checks.report.tables import artifact_table
+from linattn_runtime_checks.report.terminal import fitting, show
 
 
 def artifact(method: str, code: str = "pass", *, judged: bool = True) -> ArtifactResult:
@@ -155,3 +156,14 @@ def test_the_gravest_code_wins() -> None:
     for index, code in enumerate(order):
         assert gravest(ExitCode(c) for c in reversed(order[index:])) == code
     assert gravest([]) is ExitCode.PASS
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140, 300])
+def test_a_narrow_terminal_loses_whole_columns_and_says_which(width: int) -> None:
+    table = artifact_table(report(artifact("softmax"), artifact("elu")))
+    shown, dropped = fitting(table, width)
+    assert {*shown.headings, *dropped} == set(table.headings)
+    assert shown.headings[0] == "artifact"
+    assert {"verdict", "x rounding"} <= set(shown.headings)
+    assert all(len(row) == len(shown.headings) for row in shown.rows)
+    assert (not dropped) is (width >= 140)

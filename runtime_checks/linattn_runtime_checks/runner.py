@@ -66,29 +66,32 @@ def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Rep
         )
         for path, what in damaged.items()
     ]
-    steps = len(manifest.artifacts) + 8 * request.latency
     threads = environment.cores()
-    with progress("checking", steps, quiet=request.quiet) as bar, ExitStack() as stack:
+    with ExitStack() as stack:
         references = {
             path: stack.enter_context(open_reference(folder / path))
             for path in sorted({artifact.reference for artifact in manifest.artifacts})
             if path not in damaged
         }
-        for artifact in manifest.artifacts:
-            bar.step(artifact.id)
-            result = _blank(artifact)
-            report.artifacts.append(result)
-            if artifact.path in damaged or artifact.reference in damaged:
-                continue  # its bytes are not what was written: it is not even loaded
-            reference = references[artifact.reference]
-            for runtime in chosen:
-                if artifact.format in runtime.formats:
-                    result.runtimes.append(_check(folder, artifact, reference, runtime, threads))
-            _verified(result, artifact, reference)
+        with progress("checking", len(manifest.artifacts), quiet=request.quiet) as bar:
+            for artifact in manifest.artifacts:
+                bar.step(artifact.id)
+                result = _blank(artifact)
+                report.artifacts.append(result)
+                if artifact.path in damaged or artifact.reference in damaged:
+                    continue  # its bytes are not what was written: it is not even loaded
+                reference = references[artifact.reference]
+                for runtime in chosen:
+                    if artifact.format in runtime.formats:
+                        outcome = _check(folder, artifact, reference, runtime, threads)
+                        result.runtimes.append(outcome)
+                _verified(result, artifact, reference)
         if request.latency:
             entries = open_timed(folder, manifest, report, references, chosen, threads)
             entries += eager_timed(manifest.artifacts, references, request.eager)
-            report.latency = measure(entries, threads, bar)
+            lengths = len({entry.sequence for entry in entries})
+            with progress("timing", lengths, quiet=request.quiet) as bar:
+                report.latency = measure(entries, threads, bar)
     report.settle(unjudged_is_unverified=request.unjudged_is_unverified)
     report.seconds = time.monotonic() - start
     return report

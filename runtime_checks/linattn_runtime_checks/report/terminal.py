@@ -18,6 +18,10 @@ from linattn_runtime_checks.report.tables import (
 _STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
 _SHOWN_FINDINGS = 20
 _WIDTH_ELSEWHERE = 140
+_DISPENSABLE = (
+    "nodes", "params", "first ms", "worst rel", "size", "images", "variant", "verified",
+    "float64 PyTorch's", "/ softmax", "/ eager", "p50 / p90 ms",
+)  # fmt: skip
 
 
 def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
@@ -36,8 +40,10 @@ def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
         )
         for table in tables:
             if table is not None:
-                console.print(_draw(table))
-                console.print(f"[dim]{table.note}[/dim]\n")
+                shown, dropped = fitting(table, console.width)
+                console.print(_draw(shown))
+                more = f"; too narrow for: {', '.join(dropped)} (--json has all)" if dropped else ""
+                console.print(f"[dim]{table.note}{more}[/dim]\n")
         for line in left_out(report):
             console.print(f"not used: {line}", markup=False, soft_wrap=True)
     _show_findings(report, console.print)
@@ -48,6 +54,33 @@ def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
     console.print(f"folder   {folder}", markup=False, soft_wrap=True)
     command = f"linattn-check {shlex.quote(str(folder))}"
     console.print(f"check    {command}", markup=False, soft_wrap=True)
+
+
+def fitting(table: Table, width: int) -> tuple[Table, list[str]]:
+    """The table without the columns for which the terminal is too narrow, and their headings.
+
+    Half a number is worse than none, so columns go whole, the least important first.
+    """
+    dropped: list[str] = []
+    kept = list(range(len(table.headings)))
+    for heading in _DISPENSABLE:
+        if sum(_column_width(table, index) for index in kept) <= width:
+            break
+        if heading in table.headings:
+            kept.remove(table.headings.index(heading))
+            dropped.append(heading)
+    shown = Table(
+        title=table.title,
+        headings=tuple(table.headings[index] for index in kept),
+        rows=[tuple(row[index] for index in kept) for row in table.rows],
+        note=table.note,
+    )
+    return shown, dropped
+
+
+def _column_width(table: Table, index: int) -> int:
+    cells = [table.headings[index], *(row[index] for row in table.rows)]
+    return max(len(cell) for cell in cells) + 3  # what rich puts between two columns
 
 
 def _draw(table: Table) -> object:
