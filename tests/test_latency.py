@@ -1,14 +1,16 @@
-import time
+from collections.abc import Iterable
+from itertools import chain, cycle, repeat
+
+import pytest
 
 from linattn_runtime_checks.latency import Timed, crossovers, measure
 from linattn_runtime_checks.progress import Progress
 from linattn_runtime_checks.report.model import LatencyResult
 
 
-def timed(name: str, sequence: int, calls: list[str], seconds: float = 0.0) -> Timed:
+def timed(name: str, sequence: int, calls: list[str]) -> Timed:
     def call() -> None:
         calls.append(name)
-        time.sleep(seconds)
 
     return Timed(
         model="layer",
@@ -53,24 +55,47 @@ def test_lengths_are_measured_apart() -> None:
     assert calls == sorted(calls, reverse=True), "all of the short length before the long one"
 
 
-def test_the_first_run_and_the_warm_up_do_not_count() -> None:
-    calls: list[str] = []
+class Clock:
+    """Time that passes only in the calls that are timed; seconds."""
 
-    def call() -> None:
-        calls.append("x")
-        time.sleep(0.05 if len(calls) == 1 else 0.0001)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("linattn_runtime_checks.latency.time.perf_counter_ns", self.read)
 
-    entry = timed("x", 8, [])
-    entry = Timed(**{name: getattr(entry, name) for name in entry.__slots__} | {"call": call})
+    def read(self) -> int:
+        return round(self.now * 1e9)
+
+    def entry(self, durations: Iterable[float]) -> Timed:
+        upcoming = iter(durations)
+
+        def call() -> None:
+            self.now += next(upcoming)
+
+        blank = timed("x", 8, [])
+        return Timed(**{name: getattr(blank, name) for name in blank.__slots__} | {"call": call})
+
+
+def test_the_first_run_and_the_warm_up_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Clock(monkeypatch).entry(chain([7.0, 0.2, 0.04], repeat(0.01)))
     (found,) = measure([entry], 1, Progress()).results
-    assert found.first_ms >= 50
-    assert found.p90_ms < 25
-    assert found.runs < len(calls) - 3
+    assert found.first_ms == pytest.approx(7000)
+    assert found.min_ms == found.p50_ms == found.p90_ms == pytest.approx(10)
 
 
-def test_percentiles_are_in_milliseconds() -> None:
-    (found,) = measure([timed("x", 8, [], seconds=0.004)], 1, Progress()).results
-    assert 4 <= found.min_ms <= found.p50_ms <= found.p90_ms
+def test_the_first_run_of_every_turn_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Clock(monkeypatch).entry(chain([0.01] * 3, cycle([0.5, 0.01, 0.01])))
+    (found,) = measure([entry], 1, Progress()).results
+    assert found.p90_ms == pytest.approx(10)
+    assert found.runs >= 4
+
+
+def test_percentiles_are_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Clock(monkeypatch).entry(chain([1.0] * 2, cycle([1.0, 2.0, 3.0, 4.0])))
+    (found,) = measure([entry], 1, Progress()).results
+    assert found.runs == 4
+    assert found.min_ms == pytest.approx(1000)
+    assert found.p50_ms == pytest.approx(2500)
+    assert found.p90_ms == pytest.approx(3700)
 
 
 def test_crossover_is_the_length_from_which_a_method_stays_faster() -> None:

@@ -50,8 +50,8 @@ def build(
         bool | None,
         typer.Option("--mask/--no-mask", help="attention_mask as an input [no]."),
     ] = None,
-    d_model: Annotated[int | None, typer.Option(metavar="M", help="Model width [256].")] = None,
-    heads: Annotated[int | None, typer.Option(metavar="H", help="Heads [4].")] = None,
+    d_model: Annotated[str | None, typer.Option(metavar="M", help="Model width [256].")] = None,
+    heads: Annotated[str | None, typer.Option(metavar="H", help="Heads [4].")] = None,
     option: Annotated[
         Names,
         typer.Option(metavar="METHOD.FIELD=VALUE", help="A method's option (repeat)."),
@@ -60,8 +60,8 @@ def build(
         Path | None,
         typer.Option(metavar="FILE", help="safetensors weights [fresh ones from the seed]."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights and inputs.")] = 0,
-    opset: Annotated[int, typer.Option(help="ONNX opset, 17 to 23.")] = 18,
+    seed: Annotated[str, typer.Option(metavar="N", help="Of weights and inputs.")] = "0",
+    opset: Annotated[str, typer.Option(metavar="N", help="ONNX opset, 17 to 23.")] = "18",
     dtype: Annotated[str, typer.Option(metavar="NAME", help="fp32 or fp16.")] = "fp32",
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not judge (exit 5).")] = False,
     no_latency: Annotated[bool, typer.Option("--no-latency", help="Measure no latency.")] = False,
@@ -82,7 +82,7 @@ def build(
     but not compared, 70 our bug. Names are listed by 'linattn-export list'.
     """
     from linattn_export.request import BuildRequest, parse_options
-    from linattn_export.variants import parse_range, positive
+    from linattn_export.variants import parse_range, positive, whole
     from linattn_runtime_checks.errors import UsageError
 
     if no_fixed and seq_len:
@@ -103,12 +103,12 @@ def build(
         dynamic="" if no_dynamic else dynamic,
         batch=batch,
         mask=mask,
-        d_model=d_model,
-        heads=heads,
+        d_model=None if d_model is None else positive("--d-model", d_model),
+        heads=None if heads is None else positive("--heads", heads),
         options=parse_options(option or []),
         weights=weights,
-        seed=seed,
-        opset=opset,
+        seed=whole("--seed", seed),
+        opset=whole("--opset", opset),
         dtype=dtype,
         check=not no_check,
         latency=not no_latency,

@@ -148,14 +148,14 @@ def _variants(model: Model, method: str, module: nn.Module, request: BuildReques
     if longest is not None and asked > longest:
         flag = "--dynamic" if dynamic is not None and dynamic.high == asked else "-n/--seq-len"
         fix = (
-            f"or raise it with --option {method}.max_length={asked}"
+            f", or raise it with --option {method}.max_length={asked}"
             if "max_length" in [f.name for f in dataclasses.fields(METHODS[method].config)]
             and model.weights is None
-            else "the model was made for no more"
+            else ": the model was made for no more"
         )
         raise UsageError(
             f"{model.name} with {method} takes at most N_max = {longest} tokens, "
-            f"{flag} asks for {asked}; ask for {longest} or fewer, {fix}"
+            f"{flag} asks for {asked}; ask for {longest} or fewer{fix}"
         )
     suffix = "" if request.dtype == "fp32" else f"-{request.dtype}"
     return make_variants(lengths, dynamic, batch, suffix)

@@ -54,13 +54,22 @@ def positive(flag: str, text: str, hint: str = "") -> int:
     Raises:
         UsageError: it is not.
     """
-    try:
-        number = int(text)
-    except ValueError as error:
-        raise UsageError(f"{flag} must be a whole number, got {text!r}{hint}") from error
+    number = whole(flag, text, hint)
     if number < 1:
         raise UsageError(f"{flag} must be at least 1, got {number}{hint}")
     return number
+
+
+def whole(flag: str, text: str, hint: str = "") -> int:
+    """A whole number.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UsageError(f"{flag} must be a whole number, got {text!r}{hint}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
