@@ -110,3 +110,13 @@ def test_two_builds_into_one_folder_leave_one_of_them_whole(tmp_path: Path) -> N
     manifest = json.loads((folder / "linattn_manifest.json").read_text())
     assert [artifact["variant"] for artifact in manifest["artifacts"]] == [variant.name]
     assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_file_too_new_for_the_runtime_says_what_to_do(small_folder: Path, tmp_path: Path) -> None:
+    model = onnx.load(small_folder / "layer/elu/onnx/n16/model.onnx")
+    model.ir_version = 99
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    options = SessionOptions(mode="optimizer-on", threads=1)
+    with pytest.raises(ExportError, match=r"IR version: 99.*upgrade onnxruntime, .*--opset 18"):
+        OrtSession(path, options, CPU)

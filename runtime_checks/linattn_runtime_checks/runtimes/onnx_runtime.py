@@ -174,6 +174,13 @@ def _cause(error: Exception) -> str:
     return found.group(0).strip() if found else _first_line(error)
 
 
+def _version_hint(reason: str) -> str:
+    """The way out when a file is too new for the runtime; the text of the error says no more."""
+    if "IR version" not in reason and "opset" not in reason.lower():
+        return ""
+    return "; upgrade onnxruntime, or build with the default --opset 18, which is IR 8"
+
+
 def _open_cpu(path: Path, artifact: Artifact, options: SessionOptions) -> OrtSession:
     return OrtSession(path, options, CPU)
 
