@@ -7,24 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 from conftest import snapshot
+from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.runtimes.base import SessionOptions
+from linattn_runtime_checks.runtimes.onnx_runtime import CPU, OrtSession
 
-BUILD = [
-    "build",
-    "-q",
-    "-m",
-    "elu",
-    "--d-model",
-    "256",
-    "-n",
-    "4",
-    "--no-dynamic",
-    "--batch",
-    "1",
-    "--no-latency",
-]
+WORDS = "build -q -m elu --d-model 256 -n 4 --no-dynamic --batch 1 --no-latency"
+BUILD = WORDS.split(" ")
 WITHOUT = """
 import importlib.util, sys
 missing = sys.argv.pop(1).split(",")

@@ -46,8 +46,9 @@ class OrtSession:
                 str(path), settings, providers=_provider_list(provider), enable_fallback=0
             )
         except Exception as error:
+            reason = _first_line(error)
             raise ExportError(
-                f"ONNX Runtime cannot load {path.name}: {_first_line(error)}"
+                f"ONNX Runtime cannot load {path.name}: {reason}{_version_hint(reason)}"
             ) from error
         require_provider(provider, self._session.get_providers())
         self._outputs = [output.name for output in self._session.get_outputs()]
