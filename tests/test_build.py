@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -265,11 +264,12 @@ def test_the_command_in_the_manifest_has_no_path(small_folder: Path) -> None:
     assert "w.safetensors" in command_of(request)
 
 
-def test_the_users_flags_of_torch_are_left_as_they_were(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        before = torch.is_grad_enabled(), torch.get_default_dtype()
-        small(tmp_path, check=False)
-        assert (torch.is_grad_enabled(), torch.get_default_dtype()) == before
+def test_the_users_state_of_torch_is_left_as_it_was(tmp_path: Path) -> None:
+    before = torch.is_grad_enabled(), torch.get_default_dtype()
+    numbers = torch.random.get_rng_state()
+    small(tmp_path, check=False)
+    assert (torch.is_grad_enabled(), torch.get_default_dtype()) == before
+    assert torch.equal(torch.random.get_rng_state(), numbers)
 
 
 def test_digits_reports_accuracy_beside_the_verdict(tmp_path: Path) -> None:

@@ -112,9 +112,10 @@ def _make_subject(model: Model, method: str, request: BuildRequest) -> Subject:
     )
     if request.mask and not model.masks:
         raise UsageError(f"model {model.name} takes no attention_mask; leave out --mask")
-    torch.manual_seed(request.seed)
     try:
-        module = model.build(options)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(request.seed)
+            module = model.build(options)
         shipped = model.weights(method) if model.weights is not None else None
     except (MethodError, ModelError) as error:
         raise UsageError(str(error)) from error
@@ -149,8 +150,7 @@ def _variants(model: Model, method: str, module: nn.Module, request: BuildReques
         flag = "--dynamic" if dynamic is not None and dynamic.high == asked else "-n/--seq-len"
         fix = (
             f", or raise it with --option {method}.max_length={asked}"
-            if "max_length" in [f.name for f in dataclasses.fields(METHODS[method].config)]
-            and model.weights is None
+            if not METHODS[method].capabilities.any_length and model.weights is None
             else ": the model was made for no more"
         )
         raise UsageError(
