@@ -1,6 +1,6 @@
 import pytest
 
-from linattn_export.cases import CasePlan, plan_cases
+from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
 from linattn_export.variants import Range, make_variants
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
 
@@ -58,6 +58,10 @@ def test_every_case_lies_in_what_was_declared(
 ) -> None:
     variants = make_variants(lengths, dynamic, batch, "")
     plans = plan_cases(variants, mask=True, sampled=False)
+    others = [plan for plan in plans if plan.family == OTHER_LENGTH]
+    assert len(others) == (dynamic is None and len(lengths) == 1), "only where there is no other"
+    assert not {plan.sequence for plan in others} & set(lengths)
+    plans = [plan for plan in plans if plan.family != OTHER_LENGTH]
     for size, length in shapes(plans):
         assert batch.low <= size <= batch.high
         assert any(v.sequence.low <= length <= v.sequence.high for v in variants)

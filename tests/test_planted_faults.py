@@ -1,6 +1,7 @@
 """Each fault is planted in what is exported, and must be seen."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from linattn_export.formats.onnx_graph import FORMAT as ONNX
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject
+from linattn_models import MODELS
 from linattn_runtime_checks.errors import ExitCode, ExportError
 from linattn_runtime_checks.report.model import Report
 
@@ -208,6 +210,31 @@ def test_a_file_whose_axis_became_static_is_refused(
         report_of(tmp_path, "elu")
 
 
+def test_a_fixed_file_that_takes_other_lengths_is_seen_where_it_is_all_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    layer = MODELS["layer"]
+    unguarded = replace(layer, entry=lambda module, mask, length: layer.entry(module, mask, 0))
+    monkeypatch.setitem(MODELS, "layer", unguarded)
+    request = BuildRequest(
+        output=tmp_path / "out",
+        methods=("elu", "linformer"),
+        formats=("torchscript",),
+        lengths=(8,),
+        dynamic="",
+        batch="1:2",
+        d_model=16,
+        heads=2,
+        options={"linformer": {"rank": 4, "max_length": 8}},
+        latency=False,
+        quiet=True,
+    )
+    report = build(request)
+    elu, linformer = report.artifacts
+    assert "length_not_refused" in {f.code for r in elu.runtimes for f in r.findings}
+    assert linformer.exit_code is ExitCode.PARITY, "shorter ones: it refuses longer ones itself"
+
+
 def test_training_mode_is_not_exported(tmp_path: Path) -> None:
     class Dropping(nn.Module):
         def __init__(self, inner: nn.Module) -> None:
@@ -218,8 +245,6 @@ def test_training_mode_is_not_exported(tmp_path: Path) -> None:
         def forward(self, hidden_states: Tensor) -> Tensor:
             output: Tensor = self.drop(self.inner(hidden_states))
             return output
-
-    from dataclasses import replace
 
     from linattn_export.formats.base import Job
     from linattn_export.subject import make_subjects

@@ -15,6 +15,7 @@ _SWEEP = (
 # of them move by more than 5%, and nothing could be judged.
 _SCALES = {"float32": ("scale=0.001", "scale=30"), "float16": ("scale=0.01", "scale=4")}
 _MASKS = ("right-padding", "left-padding", "one-empty", "one-token")
+OTHER_LENGTH = "other-length"
 _FAMILY_SHAPE = (3, 37)
 _TIMED = (128, 512, 1024)
 
@@ -75,8 +76,19 @@ def plan_cases(
         for length, sizes in _by_length(sweep).items()
     ]
     scales = () if sampled else _SCALES[dtype]
+    if len(plans) == 1:
+        plans.append(_other_length(plans[0]))
     plans += _families(variants, masks=_MASKS if mask else (), scales=scales)
     return sorted(plans, key=lambda plan: (plan.sequence, plan.family))
+
+
+def _other_length(only: CasePlan) -> CasePlan:
+    """An input that the only length there is must be seen to refuse; nobody takes it.
+
+    Shorter where it can be: longer may be more than the module can take.
+    """
+    length = only.sequence - 1 or 2
+    return CasePlan(family=OTHER_LENGTH, stored=1, sequence=length, batches=(min(only.batches),))
 
 
 def _largest(batch: Range, length: int) -> int:

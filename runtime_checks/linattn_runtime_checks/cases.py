@@ -51,7 +51,10 @@ def _numbers(result: Comparison) -> dict[str, Any]:
 
 
 def check_refusal(session: Session, artifact: Artifact, reference: Reference) -> Finding | None:
-    """A fixed artifact must refuse every other length; an output for one is a finding."""
+    """A fixed artifact must refuse every other length; an output for one is a finding.
+
+    So is a golden pack in which there is no other length to try.
+    """
     low, high = artifact.axis("sequence").declared
     if low != high:
         return None
@@ -61,6 +64,15 @@ def check_refusal(session: Session, artifact: Artifact, reference: Reference) ->
         for case in reference.index.cases
         if case.sequence != low and batch_low <= case.batch <= batch_high
     ]
+    if not others:
+        return Finding(
+            code="refusal_unverified",
+            message=(
+                f"{artifact.id} is fixed to sequence length {low}, and its golden pack holds no "
+                "other length to see it refuse; build the folder again"
+            ),
+            exit_code=ExitCode.UNVERIFIED,
+        )
     for other in sorted(others, key=lambda case: abs(case.sequence - low))[:2]:
         try:
             session.run(reference.inputs(other))
