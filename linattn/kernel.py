@@ -11,7 +11,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from linattn.numerics import zero_masked
+from linattn.numerics import token_sum, zero_masked
 
 
 def kernel_attention(
@@ -40,7 +40,7 @@ def kernel_attention(
     context = torch.matmul(phi_key.transpose(-1, -2), value)
     output = torch.matmul(phi_query, context)
     if normalize:
-        key_sum = torch.sum(phi_key, dim=-2).unsqueeze(-1)
+        key_sum = token_sum(phi_key).transpose(-1, -2)
         output = output / (torch.matmul(phi_query, key_sum) + eps)
     return output
 

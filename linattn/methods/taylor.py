@@ -22,7 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from linattn.contract import Capabilities, Method, MethodError
-from linattn.numerics import check_heads, column_mask, unit_rows, widen, zero_masked
+from linattn.numerics import (
+    check_heads,
+    column_mask,
+    token_sum,
+    unit_rows,
+    widen,
+    zero_masked,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +90,8 @@ class TaylorAttention(nn.Module):
             k_unit = zero_masked(k_unit, column)
             value = zero_masked(value, column)
         context = torch.matmul(k_unit.transpose(-1, -2), value)
-        numerator = torch.sum(value, dim=-2, keepdim=True) + torch.matmul(q_unit, context)
-        denominator = torch.matmul(q_unit, torch.sum(k_unit, dim=-2).unsqueeze(-1))
+        numerator = token_sum(value) + torch.matmul(q_unit, context)
+        denominator = torch.matmul(q_unit, token_sum(k_unit).transpose(-1, -2))
         if column is None:
             denominator = denominator + key.size(-2)
         else:
