@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.latency import crossovers
 from linattn_runtime_checks.report.markdown import render
@@ -19,7 +20,7 @@ from linattn_runtime_checks.report.tables import artifact_table
 from linattn_runtime_checks.report.terminal import fitting, show
 
 
-def artifact(method: str, code: str = "pass", *, judged: bool = True) -> ArtifactResult:
+def artifact(method: str, code: Code = Code.PASS, *, judged: bool = True) -> ArtifactResult:
     case = CaseResult(
         mode="optimizer-on",
         case="normal-b1-n16",
@@ -27,11 +28,11 @@ def artifact(method: str, code: str = "pass", *, judged: bool = True) -> Artifac
         batch=1,
         sequence=16,
         code=code,
-        multiple=1.5 if code == "pass" else 9.0,
+        multiple=1.5 if code is Code.PASS else 9.0,
         row_error=3e-7,
     )
     findings = []
-    if code != "pass":
+    if code is not Code.PASS:
         message = f"layer/{method}: lengths 16; worst | element [0, 1]"
         findings = [Finding(code=code, message=message, exit_code=ExitCode.PARITY)]
     runtime = RuntimeResult(
@@ -51,7 +52,7 @@ def artifact(method: str, code: str = "pass", *, judged: bool = True) -> Artifac
         parameters=263_168,
         nodes=33,
         declared_sequence=(1, 4096),
-        verified_sequence=(1, 4096) if code == "pass" else None,
+        verified_sequence=(1, 4096) if code is Code.PASS else None,
         lengths=[1, 4096],
         runtimes=[runtime] if judged else [],
     )
@@ -110,7 +111,7 @@ def test_markdown_has_verdict_numbers_ratios_and_crossover() -> None:
 
 
 def test_markdown_shows_findings_first_and_keeps_its_tables_whole() -> None:
-    text = render(report(artifact("elu", "parity_exceeded")))
+    text = render(report(artifact("elu", Code.PARITY_EXCEEDED)))
     assert text.startswith("# linattn report: PARITY")
     assert text.index("`parity_exceeded`") < text.index("## Artifacts")
     for block in text.split("\n\n"):
@@ -136,7 +137,7 @@ def test_the_terminal_ends_with_verdict_folder_and_next_command(
 def test_the_terminal_shows_brackets_of_messages_as_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(report(artifact("elu", "parity_exceeded")), Path("out"), verbose=False, quiet=True)
+    show(report(artifact("elu", Code.PARITY_EXCEEDED)), Path("out"), verbose=False, quiet=True)
     assert "worst | element [0, 1]" in capsys.readouterr().err
 
 

@@ -1,7 +1,10 @@
 """Which inputs the golden pack holds: lengths and batches that the exporter never saw."""
 
+import math
+import random
 from dataclasses import dataclass
 
+from linattn_export.families import Family
 from linattn_export.variants import Range, Variant
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
 
@@ -11,13 +14,10 @@ _SWEEP = (
     (1, 64), (1, 65), (1, 127), (1, 128), (2, 129), (1, 251), (1, 257), (1, 509), (1, 512),
     (1, 1024),
 )  # fmt: skip
-# Of the inputs, by dtype: half precision rounds inputs of size 30 so coarsely that exponentials
-# of them move by more than 5%, and nothing could be judged.
-_SCALES = {"float32": ("scale=0.001", "scale=30"), "float16": ("scale=0.01", "scale=4")}
-_MASKS = ("right-padding", "left-padding", "one-empty", "one-token")
 OTHER_LENGTH = "other-length"
 _FAMILY_SHAPE = (3, 37)
-_TIMED = (128, 512, 1024)
+_LIVE_LENGTHS, _LIVE_FAMILY_LENGTH = 8, 96
+_TIMED = (128, 512, 1024, 2048)
 
 
 # A case stores few sequences and runs them over and over to fill its batch.
@@ -33,6 +33,7 @@ class CasePlan:
     sequence: int
     batches: tuple[int, ...]
     timed: bool = False
+    hostile: bool = False
 
     @property
     def name(self) -> str:
@@ -40,16 +41,12 @@ class CasePlan:
         return f"{self.family}-s{self.stored}-n{self.sequence}"
 
 
-def plan_cases(
-    variants: list[Variant], *, mask: bool, sampled: bool, dtype: str = "float32"
-) -> list[CasePlan]:
+def plan_cases(variants: list[Variant], families: list[Family]) -> list[CasePlan]:
     """The cases that all of ``variants`` need, sorted by length.
 
     Args:
         variants: of one model and method; all have the same batch range.
-        mask: the model takes a mask: add the mask families.
-        sampled: inputs are real data: scales make no sense.
-        dtype: of the inputs.
+        families: that make sense for the model, besides ``normal``.
     """
     batch = variants[0].batch
     sweep: set[tuple[int, int]] = set()
@@ -63,6 +60,7 @@ def plan_cases(
             middle = variant.sequence.clamp(16)
             shapes += [(_largest(batch, middle), middle)]
             shapes += [(b, n) for b, n in _SWEEP if low <= n <= high]
+            shapes += _around_captured(variant)
         sweep |= {(batch.clamp(size), length) for size, length in shapes}
         timed |= {high} | {n for n in _TIMED if low <= n <= high}
     plans = [
@@ -75,11 +73,45 @@ def plan_cases(
         )
         for length, sizes in _by_length(sweep).items()
     ]
-    scales = () if sampled else _SCALES[dtype]
     if len(plans) == 1:
         plans.append(_other_length(plans[0]))
-    plans += _families(variants, masks=_MASKS if mask else (), scales=scales)
+    plans += _families(variants, families)
     return sorted(plans, key=lambda plan: (plan.sequence, plan.family))
+
+
+def live_cases(
+    variants: list[Variant], families: list[Family], chance: random.Random
+) -> list[CasePlan]:
+    """Cases at lengths and batches that no build has stored, and every family once more.
+
+    Args:
+        variants: of one model and method.
+        families: that make sense for the model, besides ``normal``.
+        chance: source of lengths and batches.
+    """
+    plans: dict[str, CasePlan] = {}
+    for variant in variants:
+        low, high = variant.sequence.low, variant.sequence.high
+        lengths = {low} if low == high else {variant.sequence.clamp(high - 1)}
+        while len(lengths) < min(_LIVE_LENGTHS, high - low + 1):
+            lengths.add(round(math.exp(chance.uniform(math.log(low), math.log(high)))))
+        for length in sorted(lengths):
+            batch = chance.randint(variant.batch.low, _largest(variant.batch, length))
+            stored = _stored(batch, length)
+            plan = CasePlan(family="normal", stored=stored, sequence=length, batches=(batch,))
+            plans[plan.name] = plan
+    length = variants[0].sequence.clamp(chance.randint(2, _LIVE_FAMILY_LENGTH))
+    batch = variants[0].batch.clamp(_FAMILY_SHAPE[0])
+    for family in families:
+        plan = CasePlan(
+            family=family.name,
+            hostile=family.hostile,
+            stored=_stored(batch, length),
+            sequence=length,
+            batches=(batch,),
+        )
+        plans[plan.name] = plan
+    return sorted(plans.values(), key=lambda plan: (plan.sequence, plan.family))
 
 
 def _other_length(only: CasePlan) -> CasePlan:
@@ -107,25 +139,34 @@ def _by_length(shapes: set[tuple[int, int]]) -> dict[int, set[int]]:
     return found
 
 
-def _families(
-    variants: list[Variant], *, masks: tuple[str, ...], scales: tuple[str, ...]
-) -> list[CasePlan]:
-    """Masks at one length of each variant; scales at one length of the dynamic one.
+def _around_captured(variant: Variant) -> list[tuple[int, int]]:
+    """The captured batch and length, each with another of the other: see runtime_checks' frozen.
 
-    A scale meets the same arithmetic in every variant; long fixed lengths would make the pack
-    half as large again for it.
+    The exporter saw both together; what it froze is right there and wrong elsewhere.
+    """
+    batch, length = variant.captured["batch"], variant.captured["sequence"]
+    other_batch = variant.batch.clamp(batch // 2)
+    other_length = variant.sequence.clamp(_FAMILY_SHAPE[1])
+    return [(batch, length), (other_batch, length), (batch, other_length)]
+
+
+def _families(variants: list[Variant], families: list[Family]) -> list[CasePlan]:
+    """Each at one length of the dynamic variant, some at one of every variant.
+
+    Most meet the same arithmetic in every variant; long fixed lengths would make the pack half as
+    large again for them.
     """
     batch = variants[0].batch.clamp(_FAMILY_SHAPE[0])
-    lengths = {variant.sequence.clamp(_FAMILY_SHAPE[1]) for variant in variants}
-    scaled = {v.sequence.clamp(_FAMILY_SHAPE[1]) for v in variants if not v.sequence.fixed}
-    wanted = [(family, n) for family in masks for n in sorted(lengths)]
-    wanted += [(family, n) for family in scales for n in sorted(scaled or {min(lengths)})]
+    everywhere = {variant.sequence.clamp(_FAMILY_SHAPE[1]) for variant in variants}
+    dynamic = {v.sequence.clamp(_FAMILY_SHAPE[1]) for v in variants if not v.sequence.fixed}
     return [
         CasePlan(
-            family=family,
+            family=family.name,
+            hostile=family.hostile,
             stored=_stored(batch, length),
             sequence=length,
             batches=(batch,),
         )
-        for family, length in wanted
+        for family in families
+        for length in sorted(everywhere if family.every_variant else dynamic or {min(everywhere)})
     ]

@@ -1,19 +1,25 @@
 """Makes the golden pack of a subject: inputs, float64 outputs, and what rounding costs on each."""
 
 import copy
+import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from linattn_export.cases import CasePlan, plan_cases
+from linattn_export.fingerprints import fingerprints
 from linattn_export.inputs import draw
 from linattn_export.subject import Subject
+from linattn_export.variants import Variant
 from linattn_runtime_checks.reference import (
     Case,
+    Known,
     ReferenceIndex,
     StoredError,
     TaskIndex,
@@ -25,26 +31,38 @@ from linattn_runtime_checks.verdict import ZERO, Error, error_of
 # an extreme value already.
 _PERTURBED_RUNS, _PERTURBED_RUNS_LONG, _LONG = 3, 1, 1024
 OUTPUT = "output"
+_FINGERPRINT_LENGTH = 17
 
 Inputs = dict[str, Tensor]
 
 
-def write_golden(subject: Subject, path: Path) -> ReferenceIndex:
-    """Write the pack of ``subject`` to ``path``; returns what it holds."""
+def write_golden(
+    subject: Subject,
+    path: Path,
+    plans: Sequence[CasePlan] | None = None,
+    programs: Mapping[str, ExportedProgram] | None = None,
+) -> ReferenceIndex:
+    """Write the pack of ``subject`` to ``path``; returns what it holds.
+
+    Args:
+        subject: what to run.
+        path: of the pack.
+        plans: the cases; None means those of a build, with the task and the weights.
+        programs: name of a variant to its captured program, for the fingerprints of its nodes.
+    """
     reference = subject.double()
     perturbed = [moved(reference, subject.dtype, run) for run in range(_PERTURBED_RUNS)]
     eager = subject.eager()
     tensors: dict[str, Any] = {}
     cases: list[Case] = []
-    sampled = any(spec.kind == "sample" for spec in subject.inputs)
     longest = subject.model.max_length(subject.module)
     dtype = str(subject.dtype).removeprefix("torch.")
-    for plan in plan_cases(subject.variants, mask=subject.mask, sampled=sampled, dtype=dtype):
+    for plan in plan_cases(subject.variants, subject.families) if plans is None else plans:
         if longest is not None and plan.sequence > longest:
             continue  # no other length exists for it to refuse; the check says so
         inputs = _draw(subject, plan)
         expected = run_double(reference, inputs)
-        eager_error = error_of(eager(inputs).numpy(), expected)
+        eager_error = _eager_error(eager(inputs).numpy(), expected)
         sensitivity = sensitivity_of(perturbed[: _runs(plan)], inputs, expected, subject.dtype)
         for name, tensor in inputs.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
@@ -53,11 +71,27 @@ def write_golden(subject: Subject, path: Path) -> ReferenceIndex:
     index = ReferenceIndex(
         dtype=dtype,
         cases=cases,
-        task=_task(subject, tensors),
+        task=_task(subject, tensors) if plans is None else None,
+        origin=subject.origin,
+        fingerprints={
+            variant.name: known
+            for variant in subject.variants
+            if (known := _known(variant, cases, tensors, programs or {})) is not None
+        },
     )
+    if plans is None:
+        for name, tensor in subject.module.state_dict().items():
+            tensors[f"weights/{name}"] = tensor.numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_reference(path, index, tensors)
     return index
+
+
+def _eager_error(actual: Any, expected: Any) -> Error:
+    """Infinite where eager gives NaN or infinity and float64 does not."""
+    if np.isfinite(actual).all() or not np.isfinite(expected).all():
+        return error_of(actual, expected)
+    return Error(row=math.inf, whole=math.inf)
 
 
 def _runs(plan: CasePlan) -> int:
@@ -97,6 +131,7 @@ def _draw(subject: Subject, plan: CasePlan) -> Inputs:
         dtype=subject.dtype,
         seed=subject.seed,
         task=subject.task,
+        directions=subject.directions,
     )
 
 
@@ -109,6 +144,7 @@ def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error) -> list[Case]
             sequence=plan.sequence,
             stored=plan.name,
             timed=plan.timed and batch == plan.batches[0],
+            hostile=plan.hostile,
             eager_error=StoredError(row=eager_error.row, whole=eager_error.whole),
             sensitivity=StoredError(row=sensitivity.row, whole=sensitivity.whole),
         )
@@ -136,9 +172,39 @@ def moved_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
 
 def _move(tensor: Tensor, dtype: torch.dtype, key: str) -> Tensor:
     generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
-    unit = torch.finfo(dtype).eps / 2
+    limits = torch.finfo(dtype)
     draw = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
-    return tensor * (1 + (2 * draw - 1) * unit)
+    # Below the smallest normal number the distance of neighbours no longer shrinks.
+    unit = torch.clamp(tensor.abs(), min=limits.smallest_normal) * (limits.eps / 2)
+    return torch.where(tensor == 0, tensor, tensor + (2 * draw - 1) * unit)
+
+
+def _known(
+    variant: Variant,
+    cases: Sequence[Case],
+    tensors: Mapping[str, Any],
+    programs: Mapping[str, ExportedProgram],
+) -> Known | None:
+    """Fingerprints on one stored case: small, and if possible of several unequal sequences."""
+    mine = [
+        case
+        for case in cases
+        if case.family == "normal"
+        and variant.sequence.low <= case.sequence <= variant.sequence.high
+        and variant.batch.low <= case.batch <= variant.batch.high
+    ]
+    if variant.name not in programs or not mine:
+        return None
+    usual = variant.sequence.clamp(_FINGERPRINT_LENGTH)
+    case = min(mine, key=lambda c: (c.batch < 2, c.sequence < usual, c.batch * c.sequence))
+    prefix = f"{case.stored}/input/"
+    places = np.arange(case.batch)
+    inputs = {
+        name.removeprefix(prefix): torch.from_numpy(tensor[places % len(tensor)])
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+    return Known(case=case.name, nodes=fingerprints(programs[variant.name], inputs))
 
 
 def _task(subject: Subject, tensors: dict[str, Any]) -> TaskIndex | None:

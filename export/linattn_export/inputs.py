@@ -1,10 +1,11 @@
-"""Example inputs, drawn from named families; equal seeds give equal bytes."""
+"""Example inputs, drawn from the families of ``families.py``; equal seeds give equal bytes."""
 
 import zlib
 
 import torch
 from torch import Tensor
 
+from linattn_export.families import FAMILIES, Directions, Family, along
 from linattn_models import InputSpec, Task
 
 _PADDED_SCALE = 10.0
@@ -18,39 +19,52 @@ def draw(
     dtype: torch.dtype,
     seed: int,
     task: Task | None = None,
+    directions: Directions | None = None,
 ) -> dict[str, Tensor]:
     """Inputs by name.
 
     Args:
         specs: what to draw.
         sizes: of the symbolic axes.
-        family: ``normal`` N(0, 1); ``scale=X`` the same times X; and, for models with a mask,
-            ``right-padding``, ``left-padding`` (random lengths, padding ten times as large),
-            ``one-empty`` (the first sequence has no real token) and ``one-token``.
+        family: a name in FAMILIES. Padding is ten times as large as what is real.
         dtype: of floating-point inputs.
         seed: of the whole build.
         task: source of inputs of kind ``sample``.
+        directions: of the model, for the families that follow one.
     """
     shape = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
     generator = torch.Generator().manual_seed(
         seed * 1_000_003 + zlib.crc32(f"{family},{shape}".encode())
     )
     found: dict[str, Tensor] = {}
-    scale = float(family.removeprefix("scale=")) if family.startswith("scale=") else 1.0
     mask = _mask(sizes, family, generator)
+    chosen = FAMILIES[family]
     for spec in specs:
         axes = [sizes[axis] if isinstance(axis, str) else axis for axis in spec.axes]
         if spec.kind == "mask":
             found[spec.name] = mask
-        elif spec.kind == "sample":
+            continue
+        if spec.kind == "sample":
             assert task is not None
             rows = torch.randint(len(task.inputs), (axes[0],), generator=generator)
-            found[spec.name] = task.inputs[rows, : axes[1]].to(dtype).contiguous()
+            values = task.inputs[rows, : axes[1]].double()
         else:
-            values = torch.randn(axes, generator=generator, dtype=torch.float64) * scale
-            values = _enlarge_padding(values, spec, mask)
-            found[spec.name] = values.to(dtype)
+            values = torch.randn(axes, generator=generator, dtype=torch.float64)
+        values = _changed(values, spec, chosen, dtype, directions or {})
+        values = _enlarge_padding(values, spec, mask)
+        found[spec.name] = values.to(dtype).contiguous()
     return found
+
+
+def _changed(
+    values: Tensor, spec: InputSpec, family: Family, dtype: torch.dtype, directions: Directions
+) -> Tensor:
+    if family.inputs and spec.name not in family.inputs:
+        return values
+    if family.directed:
+        direction = directions[family.name].get(spec.name)
+        return values if direction is None else along(values, direction)
+    return family.change(values, spec, dtype)
 
 
 def _mask(sizes: dict[str, int], family: str, generator: torch.Generator) -> Tensor:
@@ -66,6 +80,8 @@ def _mask(sizes: dict[str, int], family: str, generator: torch.Generator) -> Ten
     mask = torch.ones(batch, sequence, dtype=torch.bool)
     if family == "one-empty":
         mask[0] = False
+    if family == "all-masked":
+        mask[:] = False
     return mask
 
 

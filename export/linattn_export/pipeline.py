@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from linattn import METHODS
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp
@@ -107,13 +108,15 @@ def _write_subject(
 ) -> None:
     bar.step(f"{subject.name} reference")
     reference = f"{subject.name}/reference.safetensors"
-    write_golden(subject, folder / reference)
+    jobs = [Job(subject=subject, variant=v, opset=request.opset) for v in subject.variants]
+    captured = any(kind.captured for kind in formats)
+    programs = {job.variant.name: job.program for job in jobs} if captured else {}
+    write_golden(subject, folder / reference, programs=programs)
     document.references.append(stored(folder, reference))
-    for variant in subject.variants:
-        job = Job(subject=subject, variant=variant, opset=request.opset)
+    for job in jobs:
         job.metadata = _metadata(job, document.tool.version)
         for kind in formats:
-            place = f"{subject.name}/{kind.name}/{variant.name}"
+            place = f"{subject.name}/{kind.name}/{job.variant.name}"
             bar.step(place)
             (folder / place).mkdir(parents=True)
             written = kind.write(job, folder / place / kind.file_name)
@@ -150,6 +153,8 @@ def _artifact(
         outputs=outputs,
         axes=[_axis(job.variant, name) for name in ("batch", "sequence")],
         reference=reference,
+        cost=METHODS[job.subject.method].capabilities.cost,
+        equivariant=job.subject.equivariant,
     )
 
 
@@ -185,6 +190,7 @@ def _judge(
         quiet=request.quiet,
         unjudged_is_unverified=not request.runtimes,
         eager={subject.name: _eager(subject) for subject in subjects},
+        repro=folder / "repro",
     )
     return check_folder(folder, document, check)
 

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from linattn import METHODS, MethodError, at_length
+from linattn_export.families import Directions, Family, applicable
 from linattn_export.request import BuildRequest
 from linattn_export.variants import Range, Variant, make_variants, parse_range
 from linattn_export.weights import load_weights
 from linattn_models import MODELS, InputSpec, Model, ModelError, ModelOptions, Task
 from linattn_runtime_checks.errors import UsageError, unknown
+from linattn_runtime_checks.reference import Origin
 
 TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
@@ -31,6 +33,7 @@ class Subject:
     dtype: torch.dtype
     variants: list[Variant]
     seed: int
+    origin: Origin
 
     @property
     def name(self) -> str:
@@ -48,6 +51,22 @@ class Subject:
     def inputs(self) -> tuple[InputSpec, ...]:
         """The inputs of the entry, in order."""
         return self.model.inputs(self.module, self.mask)
+
+    @cached_property
+    def directions(self) -> Directions:
+        """Of the model's inputs, for the families of inputs that follow one."""
+        return self.model.directions(self.module) if self.model.directions is not None else {}
+
+    @property
+    def families(self) -> list[Family]:
+        """The families of inputs that make sense for the model, besides ``normal``."""
+        return applicable(self.inputs, mask=self.mask, directions=self.directions)
+
+    @property
+    def equivariant(self) -> bool:
+        """Whether reordering the tokens must reorder the outputs."""
+        capable = METHODS[self.method].capabilities.permutation_equivariant
+        return capable and not self.model.positions
 
     @property
     def output_axes(self) -> tuple[str | int, ...]:
@@ -131,6 +150,15 @@ def _make_subject(model: Model, method: str, request: BuildRequest) -> Subject:
         dtype=TORCH_DTYPES[request.dtype],
         variants=_variants(model, method, module, request),
         seed=request.seed,
+        origin=Origin(
+            model=model.name,
+            method=method,
+            method_options=dict(options.method_options),
+            d_model=request.d_model,
+            heads=request.heads,
+            dtype=request.dtype,
+            mask=bool(request.mask),
+        ),
     )
 
 

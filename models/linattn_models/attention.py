@@ -3,6 +3,7 @@
 output = Method(query, key, value)      all [B, H, N, D]
 """
 
+import torch
 from torch import Tensor, nn
 
 from linattn import method
@@ -79,6 +80,16 @@ def _output_axes(module: nn.Module) -> tuple[str | int, ...]:
     return ("batch", module.heads, "sequence", module.head_dim)
 
 
+def _directions(module: nn.Module) -> dict[str, dict[str, Tensor]]:
+    """Keys at -16, where elu + 1 is 1e-7; keys opposite to the queries."""
+    assert isinstance(module, Attention)
+    ones = torch.ones(module.head_dim, dtype=torch.float64)
+    return {
+        "negative-features": {"key": -16 * ones},
+        "near-zero-denominator": {"query": ones, "key": -ones},
+    }
+
+
 MODEL = Model(
     name="attention",
     title="the bare method: query, key, value [batch, heads, sequence, head_dim]",
@@ -87,5 +98,6 @@ MODEL = Model(
     inputs=_inputs,
     output_axes=_output_axes,
     masks=True,
+    directions=_directions,
     max_length=bounded_length,
 )

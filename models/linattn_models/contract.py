@@ -72,6 +72,11 @@ class Model:
     dynamic_lengths: tuple[int, int] = (1, 4096)
     max_length: Callable[[nn.Module], int | None]
     """The longest sequence the module can take; None = any."""
+    positions: bool = False
+    """Whether the model tells tokens apart by their places, beyond what its method does."""
+    directions: Callable[[nn.Module], Mapping[str, Mapping[str, Tensor]]] | None = None
+    """For the hostile families ``negative-features`` and ``near-zero-denominator``: input name to
+    the vector (last axis, float64) that all tokens follow."""
     weights: Callable[[str], Path] | None = None
     """Trained weights that ship with the model, by method name."""
     task: Callable[[], Task] | None = None

@@ -166,6 +166,7 @@ MODEL = Model(
     inputs=_inputs,
     output_axes=_output_axes,
     masks=False,
+    positions=True,
     fixed_lengths=(PIXELS,),
     dynamic_lengths=(1, PIXELS),
     max_length=lambda module: PIXELS,

@@ -3,6 +3,7 @@
 output = MultiHeadAttention(hidden_states)      both [B, N, M]
 """
 
+import torch
 from torch import Tensor, nn
 
 from linattn import MultiHeadAttention
@@ -68,6 +69,20 @@ def _output_axes(module: nn.Module) -> tuple[str | int, ...]:
     return ("batch", "sequence", module.d_model)
 
 
+def _directions(module: nn.Module) -> dict[str, dict[str, Tensor]]:
+    """Hidden states whose keys are all near -16, and such whose queries and keys are opposite."""
+    assert isinstance(module, MultiHeadAttention)
+    query, key, _ = module.in_proj_weight.detach().double().chunk(3)
+    # Ridge regression: the exact solution of a random square system is huge.
+    square = key.T @ key + 1e-3 * torch.eye(module.d_model, dtype=torch.float64)
+    negative = torch.linalg.solve(square, key.T @ torch.full((module.d_model,), -16.0).double())
+    opposite = torch.linalg.svd(query + key).Vh[-1]  # the smallest |(W_q + W_k) x|
+    return {
+        "negative-features": {"hidden_states": negative},
+        "near-zero-denominator": {"hidden_states": opposite},
+    }
+
+
 MODEL = Model(
     name="layer",
     title="one attention layer: hidden_states [batch, sequence, d_model]",
@@ -76,5 +91,6 @@ MODEL = Model(
     inputs=_inputs,
     output_axes=_output_axes,
     masks=True,
+    directions=_directions,
     max_length=bounded_length,
 )

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.reference import Case, Reference
 from linattn_runtime_checks.report.model import CaseResult, Finding, TaskResult
-from linattn_runtime_checks.runtimes.base import RunFailed, Session
+from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
 from linattn_runtime_checks.verdict import Comparison, compare
 
 
@@ -20,29 +20,47 @@ def cases_for(artifact: Artifact, reference: Reference) -> list[Case]:
 
 
 def run_cases(
-    session: Session, artifact: Artifact, reference: Reference, mode: str
+    session: Session,
+    artifact: Artifact,
+    reference: Reference,
+    mode: str,
+    tell: Callable[[str], None],
 ) -> Iterator[CaseResult]:
-    """Judge every case that the artifact must take."""
+    """Judge every case that the artifact must take; ``tell`` hears of each before it runs."""
     for case in cases_for(artifact, reference):
+        tell(case.name)
         common: dict[str, Any] = {
             "mode": mode,
             "case": case.name,
             "family": case.family,
             "batch": case.batch,
             "sequence": case.sequence,
+            "rounding": case.rounding(),
         }
         try:
-            outputs = session.run(reference.inputs(case))
+            inputs = reference.inputs(case)
+            outputs = session.run(inputs)
         except RunFailed as error:
-            yield CaseResult(**common, code="run_failed", message=str(error))
+            yield CaseResult(**common, code=Code.RUN_FAILED, message=str(error))
             continue
         for name, expected in reference.outputs(case).items():
             if name not in outputs:
                 message = f"no output is called {name}; there are {', '.join(outputs) or 'none'}"
-                yield CaseResult(**common, code="output_missing", message=message)
+                yield CaseResult(**common, code=Code.OUTPUT_MISSING, message=message)
                 continue
             result = compare(outputs[name], expected, artifact.dtype, case.yardstick())
-            yield CaseResult(**common, **_numbers(result))
+            numbers = _numbers(result)
+            if case.hostile and result.code is Code.INCONCLUSIVE:
+                numbers["code"] = Code.PRECISION_LOST
+            # Where eager itself is not finite, the artifact may be as it is.
+            strays = bool(np.isfinite(case.yardstick().row)) and _strays(inputs, outputs[name])
+            yield CaseResult(**common, nonfinite=strays, **numbers)
+
+
+def _strays(inputs: Tensors, output: NDArray[Any]) -> bool:
+    """Whether NaN or infinity came out though none went in."""
+    went_in = all(np.isfinite(x).all() for x in inputs.values() if x.dtype.kind == "f")
+    return went_in and not np.isfinite(output).all()
 
 
 def _numbers(result: Comparison) -> dict[str, Any]:
@@ -65,25 +83,19 @@ def check_refusal(session: Session, artifact: Artifact, reference: Reference) ->
         if case.sequence != low and batch_low <= case.batch <= batch_high
     ]
     if not others:
-        return Finding(
-            code="refusal_unverified",
-            message=(
-                f"{artifact.id} is fixed to sequence length {low}, and its golden pack holds no "
-                "other length to see it refuse; build the folder again"
-            ),
-            exit_code=ExitCode.UNVERIFIED,
+        return Finding.of(
+            Code.REFUSAL_UNVERIFIED,
+            f"{artifact.id} is fixed to sequence length {low}, and its golden pack holds no "
+            "other length to see it refuse; build the folder again",
         )
     for other in sorted(others, key=lambda case: abs(case.sequence - low))[:2]:
         try:
             session.run(reference.inputs(other))
         except RunFailed:
             continue
-        return Finding(
-            code="length_not_refused",
-            message=(
-                f"{artifact.id} is fixed to sequence length {low} but ran one of {other.sequence}"
-            ),
-            exit_code=ExitCode.PARITY,
+        return Finding.of(
+            Code.LENGTH_NOT_REFUSED,
+            f"{artifact.id} is fixed to sequence length {low} but ran one of {other.sequence}",
         )
     return None
 

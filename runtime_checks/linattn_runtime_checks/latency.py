@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from linattn_runtime_checks.cost.exponent import Exponent, asymptotic, fit
 from linattn_runtime_checks.progress import Progress
 from linattn_runtime_checks.report.model import LatencyResult, LatencyTable
 
@@ -62,7 +63,22 @@ def measure(entries: Sequence[Timed], threads: int, progress: Progress) -> Laten
         load_after=_load(),
         results=results,
         crossovers=crossovers(results),
+        exponents=_exponents(entries, samples),
     )
+
+
+def _exponents(entries: Sequence[Timed], samples: Sequence[_Samples]) -> dict[str, Exponent]:
+    """``runtime/model/method`` to the power of the length with which its latency grows.
+
+    Of dynamic artifacts; a name that several formats share belongs to one runtime each.
+    """
+    by_key: dict[str, dict[int, list[float]]] = {}
+    for entry, sample in zip(entries, samples, strict=True):
+        if entry.variant.startswith("dynamic"):
+            key = f"{entry.runtime}/{entry.model}/{entry.method}"
+            by_key.setdefault(key, {})[entry.sequence] = sample.runs
+    fitted = {key: fit(asymptotic(runs)) for key, runs in by_key.items()}
+    return {key: exponent for key, exponent in fitted.items() if exponent is not None}
 
 
 def _measure_group(entries: Sequence[Timed], samples: Sequence[_Samples]) -> None:

@@ -21,7 +21,7 @@ from pydantic import (
 from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
 def _inside(path: str) -> str:
@@ -52,11 +52,20 @@ class StoredFile(Record):
 
 
 class TensorSpec(Record):
-    """One input or output; axes are numbers or symbols such as ``batch``."""
+    """One input or output.
+
+    ``shape`` is what the file declares: numbers, and symbols where it is dynamic. ``axes`` says
+    what each axis is, ``batch`` and ``sequence`` also where the file fixes them.
+    """
 
     name: str
     dtype: str
     shape: list[int | str]
+    axes: list[int | str] = []
+
+    def declares(self, other: "TensorSpec") -> bool:
+        """Whether a file's own declaration ``other`` is this one."""
+        return (self.name, self.dtype, self.shape) == (other.name, other.dtype, other.shape)
 
 
 class AxisRange(Record):
@@ -107,6 +116,10 @@ class Artifact(StoredFile):
     outputs: list[TensorSpec]
     axes: list[AxisRange]
     reference: RelativePath
+    cost: Literal["linear", "quadratic"] = "linear"
+    """In the sequence length, by the method's definition."""
+    equivariant: bool = False
+    """Whether reordering the tokens must reorder the outputs, and change nothing else."""
     checks: list[RuntimeCheck] = []
     latency: list[LatencyEntry] = []
     verdict: str = "UNVERIFIED"

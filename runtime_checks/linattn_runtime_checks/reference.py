@@ -4,7 +4,6 @@ A safetensors file: tensors ``<case>/input/<name>`` and ``<case>/output/<name>``
 file's metadata, under ``linattn.reference``, the JSON of :class:`ReferenceIndex`.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
+from linattn_runtime_checks.blame.fingerprint import Fingerprint
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.verdict import Error, yardstick
 
@@ -25,7 +25,9 @@ MAX_TOKENS_PER_CASE = 8192
 
 
 class StoredError(BaseModel):
-    """An :class:`Error` on disk."""
+    """An :class:`Error` on disk; infinite where NaN or infinity came out."""
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     row: float
     whole: float
@@ -49,12 +51,19 @@ class Case(BaseModel):
     sequence: int
     stored: str
     timed: bool = False
+    hostile: bool = False
+    """Made to be hard: a yardstick too large to judge is reported, and is no failure."""
     eager_error: StoredError
     sensitivity: StoredError
 
     def yardstick(self) -> Error:
         """What rounding costs on this input."""
         return yardstick(self.eager_error.error(), self.sensitivity.error())
+
+    def rounding(self) -> float:
+        """The larger part of the yardstick: the share of the output that rounding can move."""
+        allowed = self.yardstick()
+        return max(allowed.row, allowed.whole)
 
 
 class TaskIndex(BaseModel):
@@ -66,12 +75,34 @@ class TaskIndex(BaseModel):
     reference_score: float
 
 
+class Origin(BaseModel):
+    """How the module was made; its weights are the tensors ``weights/<name>`` of the pack."""
+
+    model: str
+    method: str
+    method_options: dict[str, bool | int | float | str | None]
+    d_model: int | None
+    heads: int | None
+    dtype: str
+    mask: bool
+
+
+class Known(BaseModel):
+    """What the captured program of one variant computes on the inputs of ``case``, node by node."""
+
+    case: str
+    nodes: list[Fingerprint]
+
+
 class ReferenceIndex(BaseModel):
     """What the pack holds."""
 
     dtype: str
     cases: list[Case]
     task: TaskIndex | None = None
+    origin: Origin | None = None
+    fingerprints: dict[str, Known] = {}
+    """By the name of the variant; for blame."""
 
 
 class Reference:
@@ -80,6 +111,10 @@ class Reference:
     def __init__(self, handle: Any, index: ReferenceIndex) -> None:
         self._handle = handle
         self.index = index
+
+    def case(self, name: str) -> Case:
+        """The case called ``name``."""
+        return next(case for case in self.index.cases if case.name == name)
 
     def inputs(self, case: Case) -> Tensors:
         """The inputs of ``case`` by name, in the dtype of the artifact."""
@@ -93,10 +128,17 @@ class Reference:
         """Inputs and labels of the task."""
         return self._handle.get_tensor("task/inputs"), self._handle.get_tensor("task/labels")
 
+    def weights(self) -> Tensors:
+        """The module's state dict."""
+        return self._all("weights/")
+
     def _part(self, prefix: str, batch: int) -> Tensors:
-        keys = [key for key in self._handle.keys() if key.startswith(prefix)]  # noqa: SIM118
-        found = {key.removeprefix(prefix): self._handle.get_tensor(key) for key in keys}
+        found = self._all(prefix)
         return {name: tensor[np.arange(batch) % len(tensor)] for name, tensor in found.items()}
+
+    def _all(self, prefix: str) -> Tensors:
+        keys = [key for key in self._handle.keys() if key.startswith(prefix)]  # noqa: SIM118
+        return {key.removeprefix(prefix): self._handle.get_tensor(key) for key in keys}
 
 
 @contextmanager
@@ -124,6 +166,6 @@ def write_reference(path: Path, index: ReferenceIndex, tensors: Mapping[str, Any
     """Write a pack; equal content gives equal bytes."""
     from safetensors.numpy import save
 
-    text = json.dumps(index.model_dump(), sort_keys=True)
+    text = index.model_dump_json()
     arrays = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
     path.write_bytes(save(arrays, metadata={_KEY: text}))

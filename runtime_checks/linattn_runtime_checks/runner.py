@@ -1,4 +1,4 @@
-"""Checks a folder: files, signatures, numbers, refusals, task, latency."""
+"""Checks a folder: files, then every artifact on every runtime, then latency."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -7,40 +7,49 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from linattn_runtime_checks import environment
-from linattn_runtime_checks.cases import cases_for, check_refusal, run_cases, run_task
-from linattn_runtime_checks.errors import EnvironmentProblem, ExitCode, ExportError
+from linattn_runtime_checks.blame.ladder import climb
+from linattn_runtime_checks.blame.locate import smallest_failing
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.integrity import damaged_files
+from linattn_runtime_checks.isolation.job import Job
+from linattn_runtime_checks.isolation.pool import Limits, children, run_jobs
+from linattn_runtime_checks.judge import judge
 from linattn_runtime_checks.latency import measure
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.progress import progress
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, Reference, open_reference
-from linattn_runtime_checks.report.model import (
-    ArtifactResult,
-    CaseResult,
-    Finding,
-    Report,
-    RuntimeResult,
-)
+from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, open_reference
+from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
-from linattn_runtime_checks.runtimes.base import (
-    RunFailed,
-    Runtime,
-    Session,
-    SessionOptions,
-)
-from linattn_runtime_checks.signature import check_signature
+from linattn_runtime_checks.runtimes.base import Runtime
 from linattn_runtime_checks.timing import Eager, eager_timed, open_timed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """What to check; ``eager`` maps ``model/method`` to the live module, where there is one."""
+    """What to check.
+
+    Attributes:
+        runtimes: names in RUNTIMES; empty means all that are available.
+        latency: measure latency.
+        quiet: say nothing on stderr.
+        unjudged_is_unverified: an artifact that no runtime compared makes the whole UNVERIFIED.
+        eager: ``model/method`` to the live module, where there is one.
+        more_packs: path of a golden pack, as in the manifest, to further packs for its artifacts.
+        limits: of the child processes.
+        isolate: judge in child processes; otherwise here, where a debugger can follow.
+        repro: folder for a program that shows each failure; None for none.
+    """
 
     runtimes: tuple[str, ...] = ()
     latency: bool = True
     quiet: bool = False
     unjudged_is_unverified: bool = False
     eager: Mapping[str, Eager] = field(default_factory=dict)
+    more_packs: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    isolate: bool = True
+    repro: Path | None = None
 
 
 def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Report:
@@ -56,37 +65,37 @@ def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Rep
         environment=environment.describe(),
         runtimes=[runtime.name for runtime in chosen],
         left_out=left_out,
+        artifacts=[_blank(artifact) for artifact in manifest.artifacts],
     )
     damaged = damaged_files(folder, manifest)
     report.findings = [
-        Finding(
-            code="file_damaged",
-            message=f"{path} {what}; build the folder again or restore the file",
-            exit_code=ExitCode.EXPORT,
-        )
+        Finding.of(Code.FILE_DAMAGED, f"{path} {what}; build the folder again or restore the file")
         for path, what in damaged.items()
     ]
+    # What is damaged is not even loaded: its bytes are not what was written.
+    whole = [a for a in manifest.artifacts if not {a.path, a.reference} & set(damaged)]
+    jobs = [
+        _job(folder, artifact, runtime, request, len(whole))
+        for artifact in whole
+        for runtime in chosen
+        if artifact.format in runtime.formats
+    ]
+    results = {artifact.id: artifact for artifact in report.artifacts}
+    for job, outcome in zip(jobs, _outcomes(jobs, request), strict=True):
+        results[job.artifact.id].runtimes.append(outcome)
+    _blame(jobs, report)
     threads = environment.cores()
-    with ExitStack() as stack:
-        references = {
-            path: stack.enter_context(open_reference(folder / path))
-            for path in sorted({artifact.reference for artifact in manifest.artifacts})
-            if path not in damaged
-        }
-        with progress("checking", len(manifest.artifacts), quiet=request.quiet) as bar:
-            for artifact in manifest.artifacts:
-                bar.step(artifact.id)
-                result = _blank(artifact)
-                report.artifacts.append(result)
-                if artifact.path in damaged or artifact.reference in damaged:
-                    continue  # its bytes are not what was written: it is not even loaded
-                reference = references[artifact.reference]
-                for runtime in chosen:
-                    if artifact.format in runtime.formats:
-                        outcome = _check(folder, artifact, reference, runtime, threads)
-                        result.runtimes.append(outcome)
-                _verified(result, artifact, reference)
-        if request.latency:
+    for artifact in whole:
+        if not any(artifact.format in runtime.formats for runtime in chosen):
+            message = f"{artifact.id}: none of the runtimes used runs {artifact.format} files"
+            results[artifact.id].findings.append(Finding.of(Code.NOT_JUDGED, message))
+        _verified(results[artifact.id], artifact)
+    if request.latency:
+        with ExitStack() as stack:
+            references = {
+                path: stack.enter_context(open_reference(folder / path))
+                for path in sorted({artifact.reference for artifact in whole})
+            }
             entries = open_timed(folder, manifest, report, references, chosen, threads)
             entries += eager_timed(manifest.artifacts, references, request.eager)
             lengths = len({entry.sequence for entry in entries})
@@ -97,56 +106,45 @@ def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Rep
     return report
 
 
-def _check(
-    folder: Path, artifact: Artifact, reference: Reference, runtime: Runtime, threads: int
-) -> RuntimeResult:
-    """All modes of one runtime on one artifact."""
-    result = RuntimeResult(runtime=runtime.name)
-    session: Session | None = None
-    for mode in runtime.modes:
-        try:
-            options = SessionOptions(mode=mode, threads=threads)
-            session = runtime.open(folder / artifact.path, artifact, options)
-        except (ExportError, EnvironmentProblem) as error:
-            code = "load_failed" if isinstance(error, ExportError) else "provider_fallback"
-            message = f"{artifact.id} on {runtime.name} ({mode}): {error}"
-            result.findings.append(Finding(code=code, message=message, exit_code=error.exit_code))
-            return result
-        signature = session.signature()
-        if signature is not None and mode == runtime.modes[0]:
-            result.findings += check_signature(artifact, signature)
-        cases = list(run_cases(session, artifact, reference, mode))
-        result.cases += cases
-        result.findings += _case_findings(artifact, runtime, cases)
-    assert session is not None  # every runtime has a mode
-    refusal = check_refusal(session, artifact, reference)
-    if refusal is not None:
-        result.findings.append(refusal)
-    try:
-        result.task = run_task(session, artifact, reference)
-    except RunFailed as error:
-        message = f"{artifact.id} on {runtime.name}: held-out data does not run: {error}"
-        result.findings.append(
-            Finding(code="run_failed", message=message, exit_code=ExitCode.PARITY)
-        )
-    return result
+def _blame(jobs: Sequence[Job], report: Report) -> None:
+    """Say of every result with wrong numbers what departs first."""
+    artifacts = {job.artifact.id: job.artifact for job in jobs}
+    packs = {job.artifact.id: job.packs[0] for job in jobs}
+    results = {a.id: (artifacts[a.id], a.runtimes) for a in report.artifacts if a.id in artifacts}
+    for artifact, runs in results.values():
+        for run in runs:
+            failing = smallest_failing(run.cases)
+            if failing is not None:
+                with open_reference(Path(packs[artifact.id])) as reference:
+                    stored = [case for case in reference.index.cases if case.name == failing.case]
+                if stored:
+                    run.blame = climb(artifact, run, stored[0], results).message
 
 
-def _case_findings(
-    artifact: Artifact, runtime: Runtime, cases: Sequence[CaseResult]
-) -> list[Finding]:
-    findings = []
-    for code in sorted({case.code for case in cases} - {"pass"}):
-        bad = [case for case in cases if case.code == code]
-        worst = max(bad, key=lambda case: case.multiple or 0.0)
-        lengths = sorted({case.sequence for case in bad})
-        message = (
-            f"{artifact.id} on {runtime.name} ({worst.mode}): {len(bad)} of {len(cases)} cases, "
-            f"lengths {', '.join(map(str, lengths))}; worst {worst.case}: {worst.message}"
-        )
-        exit_code = ExitCode.UNVERIFIED if code == "inconclusive" else ExitCode.PARITY
-        findings.append(Finding(code=code, message=message, exit_code=exit_code))
-    return findings
+def _job(
+    folder: Path, artifact: Artifact, runtime: Runtime, request: CheckRequest, jobs: int
+) -> Job:
+    packs = [folder / artifact.reference, *request.more_packs.get(artifact.reference, ())]
+    return Job(
+        folder=str(folder.resolve()),
+        artifact=artifact,
+        runtime=runtime.name,
+        packs=[str(pack.resolve()) for pack in packs],
+        repro=None if request.repro is None else str(request.repro.resolve()),
+        threads=max(environment.cores() // (children(jobs) if request.isolate else 1), 1),
+    )
+
+
+def _outcomes(jobs: Sequence[Job], request: CheckRequest) -> list[RuntimeResult]:
+    """Judge all of ``jobs``, in child processes or here."""
+    with progress("checking", len(jobs), quiet=request.quiet) as bar:
+        if request.isolate:
+            return run_jobs(jobs, request.limits, lambda job: bar.step(job.artifact.id))
+        found = []
+        for job in jobs:
+            bar.step(job.artifact.id)
+            found.append(judge(job, lambda step: None))
+        return found
 
 
 def _blank(artifact: Artifact) -> ArtifactResult:
@@ -163,11 +161,11 @@ def _blank(artifact: Artifact) -> ArtifactResult:
     )
 
 
-def _verified(result: ArtifactResult, artifact: Artifact, reference: Reference) -> None:
+def _verified(result: ArtifactResult, artifact: Artifact) -> None:
     """Set the verified ranges; a declared range that was not run to its ends is a finding."""
     if result.exit_code is not ExitCode.PASS:
         return
-    cases = cases_for(artifact, reference)
+    cases = [c for runtime in result.runtimes for c in runtime.cases if c.code is Code.PASS]
     result.lengths = sorted({case.sequence for case in cases})
     result.verified_sequence = (result.lengths[0], result.lengths[-1])
     batches = [case.batch for case in cases]
@@ -190,9 +188,7 @@ def _verified(result: ArtifactResult, artifact: Artifact, reference: Reference) 
                 f"{artifact.id}: axis {name} declares {declared[0]}:{declared[1]} but was "
                 f"verified on {verified[0]}:{verified[1]} only"
             )
-            result.findings.append(
-                Finding(code="axis_unverified_range", message=message, exit_code=ExitCode.PARITY)
-            )
+            result.findings.append(Finding.of(Code.AXIS_UNVERIFIED_RANGE, message))
 
 
 def describe_unchecked(manifest: Manifest) -> Report:

@@ -1,6 +1,6 @@
 """Does a file declare the inputs, outputs and axes that the manifest promises?"""
 
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.report.model import Finding
 from linattn_runtime_checks.runtimes.base import ANY_SYMBOL
@@ -18,8 +18,8 @@ def check_signature(artifact: Artifact, found: Signature) -> list[Finding]:
         names = [spec.name for spec in promised]
         if names != [spec.name for spec in declared]:
             findings.append(
-                _finding(
-                    f"{kind}s_differ",
+                Finding.of(
+                    Code.INPUTS_DIFFER if kind == "input" else Code.OUTPUTS_DIFFER,
                     f"{artifact.id}: {kind}s are {[s.name for s in declared]}, promised {names}",
                 )
             )
@@ -29,6 +29,17 @@ def check_signature(artifact: Artifact, found: Signature) -> list[Finding]:
     return findings
 
 
+def static_axes(artifact: Artifact, found: Signature) -> set[str]:
+    """The promised symbols for which the file has a number."""
+    return {
+        wanted
+        for promised, declared in zip((artifact.inputs, artifact.outputs), found, strict=True)
+        for expected, got in zip(promised, declared, strict=False)
+        for wanted, axis in zip(expected.shape, got.shape, strict=False)
+        if isinstance(wanted, str) and isinstance(axis, int)
+    }
+
+
 def _check_tensor(
     artifact: Artifact, kind: str, expected: TensorSpec, got: TensorSpec
 ) -> list[Finding]:
@@ -36,22 +47,18 @@ def _check_tensor(
     findings = []
     if expected.dtype != got.dtype:
         message = f"{where} is {got.dtype}, promised {expected.dtype}"
-        findings.append(_finding("dtype_mismatch", message))
+        findings.append(Finding.of(Code.DTYPE_MISMATCH, message))
     if len(expected.shape) != len(got.shape):
         message = f"{where} has shape {got.shape}, promised {expected.shape}"
-        return [*findings, _finding("shape_mismatch", message)]
+        return [*findings, Finding.of(Code.SHAPE_MISMATCH, message)]
     for index, (wanted, axis) in enumerate(zip(expected.shape, got.shape, strict=True)):
         if isinstance(wanted, str) and isinstance(axis, int):
             message = f"{where}: axis {index} ({wanted}) became static: {axis}"
-            findings.append(_finding("axis_became_static", message))
+            findings.append(Finding.of(Code.AXIS_BECAME_STATIC, message))
         elif isinstance(wanted, str) and axis not in (wanted, ANY_SYMBOL):
             message = f"{where}: axis {index} ({wanted}) was renamed to {axis!r}"
-            findings.append(_finding("axis_renamed", message))
+            findings.append(Finding.of(Code.AXIS_RENAMED, message))
         elif isinstance(wanted, int) and axis != wanted:
             message = f"{where}: axis {index} is {axis!r}, promised {wanted}"
-            findings.append(_finding("axis_not_fixed", message))
+            findings.append(Finding.of(Code.AXIS_NOT_FIXED, message))
     return findings
-
-
-def _finding(code: str, message: str) -> Finding:
-    return Finding(code=code, message=message, exit_code=ExitCode.PARITY)

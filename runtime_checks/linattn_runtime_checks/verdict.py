@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.codes import Code
+
 K = 4.0
 SENSITIVITY_FACTOR = 3.0
 INCONCLUSIVE_YARDSTICK = 0.05
@@ -51,7 +53,7 @@ ZERO = Error(row=0.0, whole=0.0)
 class Comparison:
     """One output against its reference; ``code`` is ``pass`` or what is wrong."""
 
-    code: str
+    code: Code
     message: str
     multiple: float | None = None
     row_error: float | None = None
@@ -64,7 +66,7 @@ class Comparison:
     @property
     def passed(self) -> bool:
         """Whether the output is right."""
-        return self.code == "pass"
+        return self.code is Code.PASS
 
 
 def yardstick(eager: Error, sensitivity: Error) -> Error:
@@ -105,11 +107,18 @@ def compare(
     """
     if actual.shape != expected.shape:
         return Comparison(
-            code="shape_mismatch",
+            code=Code.SHAPE_MISMATCH,
             message=f"shape {list(actual.shape)}, expected {list(expected.shape)}",
         )
     if str(actual.dtype) != dtype:
-        return Comparison(code="dtype_mismatch", message=f"dtype {actual.dtype}, expected {dtype}")
+        return Comparison(
+            code=Code.DTYPE_MISMATCH, message=f"dtype {actual.dtype}, expected {dtype}"
+        )
+    if not np.isfinite(allowed.row):
+        return Comparison(
+            code=Code.INCONCLUSIVE,
+            message="PyTorch itself gives NaN or infinity here; nothing can be judged",
+        )
     if np.isfinite(actual).all() and np.isfinite(expected).all():
         return _judge_finite(actual, expected, allowed)
     for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
@@ -117,7 +126,7 @@ def compare(
         if differs.any():
             index = _first(differs)
             return Comparison(
-                code="nonfinite_mismatch",
+                code=Code.NONFINITE_MISMATCH,
                 message=f"{name} in {int(differs.sum())} position(s) on one side only",
                 worst_index=index,
                 expected=float(expected[index]),
@@ -143,7 +152,7 @@ def _judge_finite(
     stray = np.abs(_rows(actual)[norms == 0])
     if stray.size and stray.max() > 0:
         return Comparison(
-            code="zero_row_not_zero",
+            code=Code.ZERO_ROW_NOT_ZERO,
             message=f"a row that is zero by definition holds {stray.max():.3g}",
             **worst,
         )
@@ -154,7 +163,7 @@ def _judge_finite(
     )
     if max(allowed.row, allowed.whole) > INCONCLUSIVE_YARDSTICK:
         return Comparison(
-            code="inconclusive",
+            code=Code.INCONCLUSIVE,
             message=(
                 f"rounding alone moves this output by {max(allowed.row, allowed.whole):.2g} of "
                 "its size; nothing can be judged here"
@@ -162,9 +171,9 @@ def _judge_finite(
             **numbers,
         )
     if multiple <= K:
-        return Comparison(code="pass", message="", **numbers)
+        return Comparison(code=Code.PASS, message="", **numbers)
     return Comparison(
-        code="parity_exceeded",
+        code=Code.PARITY_EXCEEDED,
         message=(
             f"{multiple:.3g}x the rounding of this input, at most {K:g}x allowed; relative error "
             f"{error.row:.2e} (worst row), worst element {list(index)}: "

@@ -41,10 +41,12 @@ class Job:
                 name=spec.name,
                 dtype="bool" if spec.kind == "mask" else dtype,
                 shape=self._shape(spec.axes),
+                axes=list(spec.axes),
             )
             for spec in self.subject.inputs
         ]
-        output = TensorSpec(name="output", dtype=dtype, shape=self._shape(self.subject.output_axes))
+        axes = self.subject.output_axes
+        output = TensorSpec(name="output", dtype=dtype, shape=self._shape(axes), axes=list(axes))
         return inputs, [output]
 
     def _shape(self, axes: tuple[str | int, ...]) -> list[str | int]:
@@ -81,3 +83,5 @@ class Format:
     file_name: str
     unavailable: Callable[[], str | None]
     write: Callable[[Job, Path], Written]
+    captured: bool = True
+    """Made from the program that torch.export captured."""

@@ -157,7 +157,8 @@ def _require(job: Job, model: Any) -> None:
         ("outputs", outputs, model.graph.output),
     ):
         found = [_spec(value) for value in values]
-        if found != promised:
+        declared = zip(promised, found, strict=False)
+        if len(found) != len(promised) or not all(one.declares(other) for one, other in declared):
             raise ExportError(
                 f"{where}: {kind} were asked for as {_shown(promised)}, "
                 f"the file has {_shown(found)}"

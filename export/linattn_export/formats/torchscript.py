@@ -67,4 +67,5 @@ FORMAT = Format(
     file_name="model.pt",
     unavailable=lambda: None,
     write=write,
+    captured=False,
 )

@@ -1,9 +1,11 @@
 """``report.md``."""
 
+from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
     artifact_table,
+    cost_table,
     crossover_table,
     latency_table,
     left_out,
@@ -16,12 +18,12 @@ from linattn_runtime_checks.report.tables import (
 def render(report: Report) -> str:
     """The whole report as Markdown."""
     parts = [f"# linattn report: {report.verdict}", f"{summary(report)}."]
-    findings = [f for a in report.artifacts for r in a.runtimes for f in r.findings]
-    findings += [f for a in report.artifacts for f in a.findings]
-    findings += report.findings
+    findings = report.all_findings()
     if findings:
         lines = [f"- `{finding.code}` {finding.message}" for finding in findings]
         parts += ["## Findings", "\n".join(lines)]
+    if blamed := blame_lines(report):
+        parts += ["## Blame", "\n".join(f"- {line}" for line in blamed)]
     unused = left_out(report)
     if unused:
         parts += ["Not used here:", "\n".join(f"- {line}" for line in unused)]
@@ -29,6 +31,7 @@ def render(report: Report) -> str:
         artifact_table(report),
         task_table(report),
         crossover_table(report),
+        cost_table(report),
         latency_table(report, dynamic_only=False),
         session_table(report) if report.latency is not None else None,
     )

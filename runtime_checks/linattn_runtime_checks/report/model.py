@@ -1,18 +1,50 @@
 """``report.json``: what a check found, as pydantic models."""
 
-from pydantic import BaseModel, Field, computed_field
+import math
+from typing import Annotated, Literal
 
+from pydantic import BaseModel, Field, PlainSerializer, computed_field
+
+from linattn_runtime_checks.codes import CODES, Code
+from linattn_runtime_checks.cost.certificate import CostCertificate
+from linattn_runtime_checks.cost.exponent import Exponent
 from linattn_runtime_checks.errors import ExitCode, gravest
+from linattn_runtime_checks.runtimes.placement import Placement
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
+
+
+def _finite_or_name(number: float) -> float | Literal["inf", "-inf", "nan"]:
+    """JSON has no infinity and no NaN."""
+    if math.isfinite(number):
+        return number
+    if math.isnan(number):
+        return "nan"
+    return "inf" if number > 0 else "-inf"
+
+
+Number = Annotated[float, PlainSerializer(_finite_or_name, when_used="json")]
 
 
 class Finding(BaseModel):
     """Something wrong: a stable code, and a message that names value, expectation and fix."""
 
-    code: str
+    code: Code
     message: str
     exit_code: ExitCode
+
+    @classmethod
+    def of(cls, code: Code, message: str) -> "Finding":
+        """With the exit code that belongs to ``code``."""
+        return cls(code=code, message=message, exit_code=CODES[code].exit_code)
+
+
+class CheckResult(BaseModel):
+    """One check of an artifact that is not a comparison with float64."""
+
+    name: str
+    code: Code
+    message: str = ""
 
 
 class CaseResult(BaseModel):
@@ -23,12 +55,16 @@ class CaseResult(BaseModel):
     family: str
     batch: int
     sequence: int
-    code: str
+    code: Code
     message: str = ""
-    multiple: float | None = None
-    row_error: float | None = None
-    whole_error: float | None = None
-    max_abs: float | None = None
+    rounding: Number | None = None
+    """What rounding costs PyTorch on this input, as a share of the output."""
+    nonfinite: bool = False
+    """NaN or infinity came out though none went in."""
+    multiple: Number | None = None
+    row_error: Number | None = None
+    whole_error: Number | None = None
+    max_abs: Number | None = None
     worst_index: tuple[int, ...] | None = None
 
 
@@ -41,13 +77,34 @@ class TaskResult(BaseModel):
     samples: int
 
 
+class Located(BaseModel):
+    """The node or optimiser that is to blame, and all that is known of it as a sentence."""
+
+    name: str
+    message: str
+
+
 class RuntimeResult(BaseModel):
     """One runtime on one artifact."""
 
     runtime: str
     cases: list[CaseResult] = []
+    checks: list[CheckResult] = []
     findings: list[Finding] = []
     task: TaskResult | None = None
+    departure: Located | None = None
+    """The first node whose output departs, where ONNX numbers are wrong."""
+    optimizers: Located | None = None
+    """The graph optimiser that makes them wrong."""
+    blame: str | None = None
+    """The first rung that departs, and what was right before it."""
+    repro: str | None = None
+    """Folder with a program that shows the fault."""
+    placement: Placement | None = None
+    cost: CostCertificate | None = None
+    peak_bytes: dict[int, int] = {}
+    """Peak memory beyond the loaded session, by length, at the smallest batch."""
+    memory_exponent: Exponent | None = None
     session_ms: float | None = None
 
     @computed_field  # type: ignore[prop-decorator]
@@ -58,13 +115,13 @@ class RuntimeResult(BaseModel):
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def multiple(self) -> float | None:
+    def multiple(self) -> Number | None:
         """The largest multiple of the yardstick."""
         return max((c.multiple for c in self.cases if c.multiple is not None), default=None)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def row_error(self) -> float | None:
+    def row_error(self) -> Number | None:
         """The largest relative error of a row."""
         return max((c.row_error for c in self.cases if c.row_error is not None), default=None)
 
@@ -105,13 +162,13 @@ class ArtifactResult(BaseModel):
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def multiple(self) -> float | None:
+    def multiple(self) -> Number | None:
         """The largest multiple of the yardstick over the runtimes."""
         return max((r.multiple for r in self.runtimes if r.multiple is not None), default=None)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def row_error(self) -> float | None:
+    def row_error(self) -> Number | None:
         """The largest relative error of a row over the runtimes."""
         return max((r.row_error for r in self.runtimes if r.row_error is not None), default=None)
 
@@ -141,6 +198,8 @@ class LatencyTable(BaseModel):
     load_after: float | None
     results: list[LatencyResult] = []
     crossovers: dict[str, int | None] = {}
+    exponents: dict[str, Exponent] = {}
+    """``runtime/model/method`` to the power of the length with which the median grows."""
 
 
 class Report(BaseModel):
@@ -156,6 +215,15 @@ class Report(BaseModel):
     verdict: str = ExitCode.UNVERIFIED.name
     exit_code: ExitCode = ExitCode.UNVERIFIED
     seconds: float = 0.0
+
+    def all_findings(self) -> list[Finding]:
+        """Of the folder, of the artifacts and of the runtimes on them, in that order."""
+        found = list(self.findings)
+        for artifact in self.artifacts:
+            found += artifact.findings
+            for runtime in artifact.runtimes:
+                found += runtime.findings
+        return found
 
     def settle(self, *, unjudged_is_unverified: bool) -> None:
         """Set verdict and exit code from what was found.

@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.cost.exponent import Exponent
 from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.report.model import ArtifactResult, LatencyResult, LatencyTable, Report
+from linattn_runtime_checks.report.model import (
+    ArtifactResult,
+    LatencyResult,
+    LatencyTable,
+    Report,
+    RuntimeResult,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +142,9 @@ def task_table(report: Report) -> Table | None:
 
 
 def _artifact_row(artifact: ArtifactResult, latency: LatencyTable | None) -> tuple[str, ...]:
-    verdict = artifact.exit_code.name if artifact.judged or artifact.findings else "NOT JUDGED"
+    alone = all(finding.code is Code.NOT_JUDGED for finding in artifact.findings)
+    unjudged = not artifact.judged and not artifact.runtimes and alone
+    verdict = "NOT JUDGED" if unjudged else artifact.exit_code.name
     verified = artifact.verified_sequence
     return (
         artifact.id,
@@ -198,3 +208,46 @@ def left_out(report: Report) -> list[str]:
     return [
         f"{name}: {reason}" for name, reason in report.left_out.items() if reason != "not asked for"
     ]
+
+
+def cost_table(report: Report) -> Table | None:
+    """Per dynamic artifact and runtime: growth of its tensors, of its memory and of its latency."""
+    exponents = report.latency.exponents if report.latency is not None else {}
+    rows = []
+    for artifact in report.artifacts:
+        for result in artifact.runtimes:
+            if result.cost is None and result.memory_exponent is None:
+                continue
+            if artifact.declared_sequence[0] == artifact.declared_sequence[1]:
+                continue
+            latency = exponents.get(f"{result.runtime}/{artifact.model}/{artifact.method}")
+            rows.append(
+                (
+                    artifact.id,
+                    result.runtime,
+                    _certificate(result),
+                    _exponent(result.memory_exponent),
+                    _exponent(latency),
+                )
+            )
+    if not rows:
+        return None
+    note = (
+        "tensors: how the largest tensor of the graph grows with the length, and the node that "
+        "makes a quadratic one; memory, latency: the power of the length with which peak memory "
+        "and median latency grow over the lengths measured, with a 95 % interval"
+    )
+    headings = ("artifact", "runtime", "tensors", "memory", "latency")
+    return Table(title="Cost in the sequence length", headings=headings, rows=rows, note=note)
+
+
+def _certificate(result: RuntimeResult) -> str:
+    if result.cost is None:
+        return "-"
+    if result.cost.kind == "quadratic":
+        return f"quadratic: {result.cost.quadratic[0].node}"
+    return result.cost.kind
+
+
+def _exponent(found: Exponent | None) -> str:
+    return "-" if found is None else f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"

@@ -3,11 +3,14 @@
 import shlex
 from pathlib import Path
 
+from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
     artifact_table,
+    cost_table,
     crossover_table,
     latency_table,
     left_out,
@@ -17,10 +20,10 @@ from linattn_runtime_checks.report.tables import (
 
 _STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
 _SHOWN_FINDINGS = 20
-_WIDTH_ELSEWHERE = 140
+WIDTH_ELSEWHERE = 140
 _DISPENSABLE = (
     "nodes", "params", "first ms", "worst rel", "size", "images", "variant", "verified",
-    "float64 PyTorch's", "/ softmax", "/ eager", "p50 / p90 ms",
+    "float64 PyTorch's", "/ softmax", "memory", "/ eager", "p50 / p90 ms",
 )  # fmt: skip
 
 
@@ -30,18 +33,19 @@ def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=False)
     if not console.is_terminal:
-        console = Console(stderr=True, highlight=False, width=_WIDTH_ELSEWHERE)
+        console = Console(stderr=True, highlight=False, width=WIDTH_ELSEWHERE)
     if not quiet:
         tables = (
             artifact_table(report),
             latency_table(report, dynamic_only=not verbose),
             crossover_table(report),
+            cost_table(report),
             task_table(report),
         )
         for table in tables:
             if table is not None:
                 shown, dropped = fitting(table, console.width)
-                console.print(_draw(shown))
+                console.print(draw(shown))
                 more = f"; too narrow for: {', '.join(dropped)} (--json has all)" if dropped else ""
                 console.print(f"[dim]{table.note}{more}[/dim]\n")
         for line in left_out(report):
@@ -83,7 +87,8 @@ def _column_width(table: Table, index: int) -> int:
     return max(len(cell) for cell in cells) + 3  # what rich puts between two columns
 
 
-def _draw(table: Table) -> object:
+def draw(table: Table) -> object:
+    """The table as rich prints it."""
     from rich import box
     from rich.table import Table as RichTable
 
@@ -107,12 +112,17 @@ def _coloured(cell: str) -> str:
 
 def _show_findings(report: Report, show_line: object) -> None:
     assert callable(show_line)
-    findings = list(report.findings)
-    for artifact in report.artifacts:
-        findings += artifact.findings
-        for runtime in artifact.runtimes:
-            findings += runtime.findings
+    everything = report.all_findings()
+    findings = [finding for finding in everything if finding.exit_code is not ExitCode.PASS]
+    notes = len(everything) - len(findings)
+    # The table and the last line say it of every artifact.
+    findings = [finding for finding in findings if finding.code is not Code.NOT_JUDGED]
     for finding in findings[:_SHOWN_FINDINGS]:
         show_line(f"{finding.code}: {finding.message}", markup=False, soft_wrap=True)
     if len(findings) > _SHOWN_FINDINGS:
         show_line(f"... and {len(findings) - _SHOWN_FINDINGS} more findings; --json prints all")
+    lines = blame_lines(report)
+    for line in lines[:_SHOWN_FINDINGS]:
+        show_line(line, markup=False, soft_wrap=True)
+    if notes:
+        show_line(f"{notes} notes that fail nothing, such as precision_lost; --json prints them")

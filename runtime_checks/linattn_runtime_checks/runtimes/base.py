@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.manifest import Artifact, TensorSpec
 
 Tensors = dict[str, NDArray[Any]]
@@ -51,7 +52,9 @@ class Runtime:
     ``unavailable()`` gives the reason and the fix when it cannot be used here, None when it can.
     ``modes`` are all judged; the last is the one that users run, and is the one that is timed.
     ``open`` raises ExportError for a file that does not load and EnvironmentProblem when what
-    runs would not be what was asked for.
+    runs would not be what was asked for. ``placed(path, artifact, options, inputs)``
+    proves which nodes ran where, and raises like ``open``. ``certify(path, artifact, session)``
+    reads the cost off the graph, where the format has one to read.
     """
 
     name: str
@@ -60,3 +63,5 @@ class Runtime:
     modes: tuple[str, ...]
     unavailable: Callable[[], str | None]
     open: Callable[[Path, Artifact, SessionOptions], Session]
+    placed: Callable[[Path, Artifact, SessionOptions, Tensors], Any] | None = None
+    certify: Callable[[Path, Artifact, Any], list[CostCertificate]] | None = None

@@ -2,12 +2,15 @@
 
 import re
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
 from linattn_runtime_checks.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, SessionOptions, Tensors
+from linattn_runtime_checks.runtimes.placement import Placement, prove
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
@@ -29,7 +32,9 @@ _PROBE = bytes.fromhex(
 class OrtSession:
     """An onnxruntime.InferenceSession that runs on the provider asked for, or not at all."""
 
-    def __init__(self, path: Path, options: SessionOptions, provider: str) -> None:
+    def __init__(
+        self, path: Path, options: SessionOptions, provider: str, profile: str | None = None
+    ) -> None:
         import onnxruntime as ort
 
         settings = ort.SessionOptions()
@@ -40,9 +45,12 @@ class OrtSession:
         # Idle workers that spin would take the cores from whatever runs next in this process.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         settings.log_severity_level = 4  # failures arrive as exceptions; the log would repeat them
+        if profile is not None:
+            settings.enable_profiling = True
+            settings.profile_file_prefix = profile
         try:
             # Without the fallback: it prints to stdout and goes on with the CPU.
-            self._session = ort.InferenceSession(
+            self.session = ort.InferenceSession(
                 str(path), settings, providers=_provider_list(provider), enable_fallback=0
             )
         except Exception as error:
@@ -50,13 +58,13 @@ class OrtSession:
             raise ExportError(
                 f"ONNX Runtime cannot load {path.name}: {reason}{_version_hint(reason)}"
             ) from error
-        require_provider(provider, self._session.get_providers())
-        self._outputs = [output.name for output in self._session.get_outputs()]
+        require_provider(provider, self.session.get_providers())
+        self._outputs = [output.name for output in self.session.get_outputs()]
 
     def run(self, inputs: Tensors) -> Tensors:
         """See Session."""
         try:
-            outputs = self._session.run(self._outputs, inputs)
+            outputs = self.session.run(self._outputs, inputs)
         except Exception as error:
             raise RunFailed(_first_line(error)) from error
         return dict(zip(self._outputs, outputs, strict=True))
@@ -64,13 +72,13 @@ class OrtSession:
     def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
         """See Session."""
         return (
-            [_spec(item) for item in self._session.get_inputs()],
-            [_spec(item) for item in self._session.get_outputs()],
+            [_spec(item) for item in self.session.get_inputs()],
+            [_spec(item) for item in self.session.get_outputs()],
         )
 
     def providers(self) -> list[str]:
         """See Session."""
-        return list(self._session.get_providers())
+        return list(self.session.get_providers())
 
 
 def require_provider(asked: str, got: list[str]) -> None:
@@ -190,6 +198,38 @@ def _open_cuda(path: Path, artifact: Artifact, options: SessionOptions) -> OrtSe
     return OrtSession(path, options, CUDA)
 
 
+def _placed(
+    path: Path, artifact: Artifact, options: SessionOptions, inputs: Tensors, provider: str
+) -> Placement:
+    casts = (artifact.op_histogram or {}).get("Cast", 0)
+
+    def open_profiled(prefix: str) -> Any:
+        return OrtSession(path, options, provider, prefix).session
+
+    return prove(open_profiled, inputs, provider, casts)
+
+
+def _placed_on_cpu(
+    path: Path, artifact: Artifact, options: SessionOptions, inputs: Tensors
+) -> Placement:
+    return _placed(path, artifact, options, inputs, CPU)
+
+
+def _placed_on_cuda(
+    path: Path, artifact: Artifact, options: SessionOptions, inputs: Tensors
+) -> Placement:
+    return _placed(path, artifact, options, inputs, CUDA)
+
+
+def _certify(path: Path, artifact: Artifact, session: OrtSession) -> list[CostCertificate]:
+    """As exported, and as the graph optimiser leaves it; nothing without the onnx package."""
+    if find_spec("onnx") is None:
+        return []
+    from linattn_runtime_checks.cost.graph import certify_onnx
+
+    return [certify_onnx(path, artifact), certify_onnx(path, artifact, optimized=True)]
+
+
 ORT_CPU = Runtime(
     name="ort-cpu",
     title="ONNX Runtime, CPUExecutionProvider",
@@ -197,6 +237,8 @@ ORT_CPU = Runtime(
     modes=tuple(_LEVELS),
     unavailable=cpu_unavailable,
     open=_open_cpu,
+    placed=_placed_on_cpu,
+    certify=_certify,
 )
 ORT_CUDA = Runtime(
     name="ort-cuda",
@@ -205,4 +247,6 @@ ORT_CUDA = Runtime(
     modes=tuple(_LEVELS),
     unavailable=cuda_unavailable,
     open=_open_cuda,
+    placed=_placed_on_cuda,
+    certify=_certify,
 )

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import (
@@ -61,12 +62,12 @@ class ExportedProgramSession(TorchSession):
 
     def __init__(self, program: Any, artifact: Artifact, options: SessionOptions) -> None:
         super().__init__(program.module(), artifact, options)
-        self._program = program
+        self.program = program
 
     def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
         """Inputs and outputs of the program; it keeps no names of symbols."""
-        signature = self._program.graph_signature
-        values = {node.name: node.meta.get("val") for node in self._program.graph.nodes}
+        signature = self.program.graph_signature
+        values = {node.name: node.meta.get("val") for node in self.program.graph.nodes}
         inputs = zip(self._inputs, signature.user_inputs, strict=False)
         outputs = zip(self._outputs, signature.user_outputs, strict=False)
         return (
@@ -113,6 +114,14 @@ def _open_pt2(path: Path, artifact: Artifact, options: SessionOptions) -> Export
     return ExportedProgramSession(program, artifact, options)
 
 
+def _certify(
+    path: Path, artifact: Artifact, session: ExportedProgramSession
+) -> list[CostCertificate]:
+    from linattn_runtime_checks.cost.graph import certify_program
+
+    return [certify_program(session.program, artifact)]
+
+
 def _last_line(error: Exception) -> str:
     """The last line is the one that says what was wrong, in TorchScript's own tracebacks too."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -134,4 +143,5 @@ PT2 = Runtime(
     modes=("default",),
     unavailable=unavailable,
     open=_open_pt2,
+    certify=_certify,
 )

@@ -1,0 +1,98 @@
+"""Further golden packs for a folder that was built before: ``linattn-check --live``."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from linattn import METHODS
+from linattn_export.cases import live_cases
+from linattn_export.golden import write_golden
+from linattn_export.subject import TORCH_DTYPES, Subject
+from linattn_export.variants import Range, Variant
+from linattn_models import MODELS, ModelOptions
+from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.manifest import Artifact, Manifest
+from linattn_runtime_checks.reference import Reference, open_reference
+
+
+def write_live_packs(
+    folder: Path, manifest: Manifest, packs: Sequence[str], seed: int, place: Path
+) -> dict[str, list[Path]]:
+    """Write one more pack for each of ``packs``, at lengths and batches drawn from ``seed``.
+
+    Args:
+        folder: of the manifest.
+        manifest: its contents.
+        packs: paths of golden packs, as the manifest has them.
+        seed: of inputs, lengths and batches.
+        place: folder to write to.
+
+    Returns:
+        The path of each pack to the new ones.
+
+    Raises:
+        UsageError: a pack does not say how to make its module again.
+    """
+    found: dict[str, list[Path]] = {}
+    for number, path in enumerate(packs):
+        artifacts = [artifact for artifact in manifest.artifacts if artifact.reference == path]
+        with open_reference(folder / path) as reference:
+            subject = subject_of(path, reference, artifacts, seed)
+        plans = live_cases(subject.variants, subject.families, random.Random(seed + number))
+        target = place / f"live-{number}.safetensors"
+        write_golden(subject, target, plans)
+        found[path] = [target]
+    return found
+
+
+def subject_of(
+    path: str, reference: Reference, artifacts: Sequence[Artifact], seed: int
+) -> Subject:
+    """The subject that a golden pack came from, with the weights that the pack holds.
+
+    Raises:
+        UsageError: the pack does not hold them, or this linattn does not know the model.
+    """
+    origin = reference.index.origin
+    if origin is None:
+        raise UsageError(
+            f"{path} does not say how its module was made; build the folder again, with this "
+            "release, to use --live"
+        )
+    if origin.model not in MODELS or origin.method not in METHODS:
+        raise UsageError(
+            f"{path} is of model {origin.model} with method {origin.method}, which this linattn "
+            "does not have; use the release that built the folder"
+        )
+    model = MODELS[origin.model]
+    options = ModelOptions(
+        method=origin.method,
+        method_options=origin.method_options,
+        d_model=origin.d_model,
+        heads=origin.heads,
+    )
+    with torch.random.fork_rng(devices=[]):
+        module = model.build(options)
+    weights = {name: torch.from_numpy(array) for name, array in reference.weights().items()}
+    dtype = TORCH_DTYPES[origin.dtype]
+    module = module.to(dtype)
+    module.load_state_dict(weights)
+    return Subject(
+        model=model,
+        method=origin.method,
+        module=module.eval(),
+        mask=origin.mask,
+        dtype=dtype,
+        variants=[_variant(artifact) for artifact in artifacts],
+        seed=seed,
+        origin=origin,
+    )
+
+
+def _variant(artifact: Artifact) -> Variant:
+    sequence, batch = (Range(low=low, high=high) for low, high in (
+        artifact.axis("sequence").declared, artifact.axis("batch").declared
+    ))  # fmt: skip
+    return Variant(name=artifact.variant, sequence=sequence, batch=batch)

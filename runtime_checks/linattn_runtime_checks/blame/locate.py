@@ -1,0 +1,72 @@
+"""Inside one failing ONNX artifact: the first node that departs, and the guilty optimiser."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from linattn_runtime_checks.blame.nodes import first_departing_node
+from linattn_runtime_checks.blame.optimizers import blame_optimizers, output_fails
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.manifest import Artifact
+from linattn_runtime_checks.reference import Case, Reference
+from linattn_runtime_checks.report.model import CaseResult, Located, RuntimeResult
+from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
+from linattn_runtime_checks.verdict import compare
+
+WRONG = {
+    Code.PARITY_EXCEEDED, Code.NONFINITE_MISMATCH, Code.ZERO_ROW_NOT_ZERO, Code.SHAPE_MISMATCH,
+}  # fmt: skip
+
+
+def smallest_failing(cases: Sequence[CaseResult]) -> CaseResult | None:
+    """The case with the fewest tokens that is wrong, None if none is."""
+    wrong = [case for case in cases if case.code in WRONG]
+    return min(wrong, key=lambda case: (case.batch * case.sequence, case.case), default=None)
+
+
+def locate(result: RuntimeResult, artifact: Artifact, reference: Reference, path: Path) -> None:
+    """Set ``departure`` and ``optimizers`` of a result with wrong numbers.
+
+    Nothing is set without the onnx package, or where the pack holds no fingerprints.
+
+    Args:
+        result: of ONNX Runtime on ``artifact``.
+        artifact: its manifest entry.
+        reference: its golden pack.
+        path: of the file.
+    """
+    failing = smallest_failing(result.cases)
+    if failing is None:
+        return
+    try:
+        import onnx
+    except ImportError:
+        return
+    known = reference.index.fingerprints.get(artifact.variant)
+    try:
+        if known is not None:
+            inputs = reference.inputs(reference.case(known.case))
+            found = first_departing_node(onnx.load(path), inputs, known.nodes)
+            if found is not None:
+                result.departure = Located(name=found.node, message=found.message)
+        off = [c for c in result.cases if c.case == failing.case and c.mode == "optimizer-off"]
+        if off and off[0].code not in WRONG:
+            _optimizer(result, artifact, reference, path, reference.case(failing.case))
+    except (RunFailed, ExportError) as error:
+        result.departure = Located(name="", message=f"the nodes cannot be compared: {error}")
+
+
+def _optimizer(
+    result: RuntimeResult, artifact: Artifact, reference: Reference, path: Path, case: Case
+) -> None:
+    expected = reference.outputs(case)
+
+    def wrong(outputs: Tensors) -> bool:
+        return any(
+            compare(outputs[name], tensor, artifact.dtype, case.yardstick()).code in WRONG
+            for name, tensor in expected.items()
+        )
+
+    found = blame_optimizers(output_fails(path, reference.inputs(case), wrong))
+    if found is not None:
+        result.optimizers = Located(name=", ".join(found.optimizers), message=found.message)

@@ -1,0 +1,151 @@
+"""What ``linattn-check`` does with its options."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from linattn_runtime_checks.errors import ExitCode, UsageError
+from linattn_runtime_checks.faults.selftest import SelfTest
+from linattn_runtime_checks.faults.selftest import self_test as run_self_test
+from linattn_runtime_checks.isolation.pool import Limits
+from linattn_runtime_checks.manifest import Manifest, read
+from linattn_runtime_checks.policy import FailOn, parse_fail_on
+from linattn_runtime_checks.report.junit import render as render_junit
+from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.report.selftest import show as show_self_test
+from linattn_runtime_checks.report.summary import render as render_summary
+from linattn_runtime_checks.report.terminal import show
+from linattn_runtime_checks.runner import CheckRequest, check_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The command line, parsed; see ``linattn-check --help``."""
+
+    folder: Path
+    runtimes: tuple[str, ...]
+    latency: bool
+    live: bool
+    seed: int | None
+    fail_on: str | None
+    junit: Path | None
+    summary: Path | None
+    repro: Path | None
+    json: bool
+    time_limit: float
+    memory_limit: float | None
+    isolate: bool
+    quiet: bool
+    verbose: bool
+
+
+def check(options: Options) -> ExitCode:
+    """Judge the folder and say what was found.
+
+    Raises:
+        UsageError: an option, the folder or a file to write cannot be used.
+        EnvironmentProblem: a runtime or package that was asked for is missing.
+    """
+    policy = parse_fail_on(options.fail_on)
+    limits = _limits(options)
+    if options.seed is not None and not options.live:
+        raise UsageError("--seed is of the inputs of --live; add --live, or leave out --seed")
+    manifest = read(options.folder)
+    report = _judged(options, manifest, limits)
+    failed = policy.exit_code(report)
+    _write(options.junit, "--junit", lambda: render_junit(report))
+    _write(options.summary, "--summary", lambda: render_summary(report))
+    show(report, options.folder, verbose=options.verbose, quiet=options.quiet)
+    _tell_policy(report, failed, policy, options)
+    if options.json:
+        print(report.model_dump_json(indent=2))
+    return failed
+
+
+def _judged(options: Options, manifest: Manifest, limits: Limits) -> Report:
+    def request(more: dict[str, list[Path]]) -> CheckRequest:
+        return CheckRequest(
+            runtimes=options.runtimes,
+            latency=options.latency,
+            quiet=options.quiet,
+            limits=limits,
+            isolate=options.isolate,
+            more_packs=more,
+            repro=options.repro,
+        )
+
+    if not options.live:
+        return check_folder(options.folder, manifest, request({}))
+    from linattn_runtime_checks.live import live_packs
+
+    with live_packs(options.folder, manifest, options.seed, quiet=options.quiet) as more:
+        return check_folder(options.folder, manifest, request(more))
+
+
+def self_test(options: Options) -> ExitCode:
+    """Plant faults in copies of the folder's artifacts and say which were rejected.
+
+    Raises:
+        UsageError: the folder cannot be used, or an option has no meaning here.
+        EnvironmentProblem: a runtime or the onnx package is missing.
+    """
+    meaningless = {
+        "--live": options.live,
+        "--junit": options.junit,
+        "--summary": options.summary,
+        "--repro": options.repro,
+        "--fail-on": options.fail_on,
+    }
+    given = [flag for flag, value in meaningless.items() if value]
+    if given:
+        raise UsageError(f"--self-test judges the gate, not the folder; leave out {given[0]}")
+    manifest = read(options.folder)
+    report = check_folder(
+        options.folder,
+        manifest,
+        CheckRequest(runtimes=options.runtimes, latency=False, quiet=options.quiet),
+    )
+    if report.exit_code is not ExitCode.PASS:
+        show(report, options.folder, verbose=False, quiet=True)
+        raise UsageError(
+            f"{options.folder} does not pass as it is ({report.verdict}); faults can be planted "
+            "only in artifacts that are right"
+        )
+    found: SelfTest = run_self_test(options.folder, manifest, options.runtimes, quiet=options.quiet)
+    show_self_test(found, options.folder, quiet=options.quiet)
+    if options.json:
+        print(found.model_dump_json(indent=2))
+    return found.exit_code
+
+
+def _limits(options: Options) -> Limits:
+    for flag, value in (
+        ("--time-limit", options.time_limit),
+        ("--memory-limit", options.memory_limit),
+    ):
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"{flag} must be above 0, got {value:g}")
+    return Limits(seconds=options.time_limit, gibibytes=options.memory_limit)
+
+
+def _write(path: Path | None, flag: str, render: Callable[[], str]) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(render(), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{flag} {path} cannot be written: {error.strerror}") from error
+
+
+def _tell_policy(report: Report, failed: ExitCode, policy: FailOn, options: Options) -> None:
+    """Say so where --fail-on makes the exit code another than the verdict's."""
+    if failed is report.exit_code:
+        return
+    import sys
+
+    print(
+        f"exit     {int(failed)} ({failed.name}), by --fail-on {options.fail_on}; the verdict "
+        f"itself is {report.verdict}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,207 @@
+"""Faults of the mathematics and of the weights.
+
+Each function changes the graph in place and returns whether it found its place; a method without
+a softmax has no softmax to get wrong.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linattn_runtime_checks.faults.editing import Graph
+from linattn_runtime_checks.manifest import Artifact
+
+_SMALL = 1e-3  # what is added as an epsilon is below
+Plant = Callable[[Graph, Artifact], bool]
+
+
+def softmax_axis(graph: Graph, artifact: Artifact) -> bool:
+    """The last softmax over the other of the two last axes."""
+    found = graph.of_type("Softmax")
+    for attribute in found[-1].attribute if found else ():
+        attribute.i = -2 if attribute.i == -1 else -1
+    return bool(found)
+
+
+def scale_missing(graph: Graph, artifact: Artifact) -> bool:
+    """The factor 1/sqrt(D) before a softmax is 1."""
+    for node in graph.of_type("Mul"):
+        for name in node.input:
+            number = graph.scalar(name)
+            if number is not None and 0 < number < 1 and graph.of_type("Softmax"):
+                graph.set_weight(name, np.ones_like(graph.weights()[name]))
+                return True
+    return False
+
+
+def query_ignored(graph: Graph, artifact: Artifact) -> bool:
+    """All queries are zero."""
+    return _scale_part(graph, 0, 0.0)
+
+
+def key_and_value_swapped(graph: Graph, artifact: Artifact) -> bool:
+    """Keys where values belong, and the other way round."""
+    names = [item.name for item in graph.model.graph.input]
+    if {"key", "value"} <= set(names):
+        other = {"key": "value", "value": "key"}
+        for node in graph.nodes:
+            for place, used in enumerate(node.input):
+                node.input[place] = other.get(used, used)
+        return True
+    packed = _packed_projection(graph)
+    for name, value in packed:
+        q, k, v = np.split(value, 3, axis=-1)
+        graph.set_weight(name, np.concatenate([q, v, k], axis=-1))
+    return bool(packed)
+
+
+def normaliser_dropped(graph: Graph, artifact: Artifact) -> bool:
+    """The numerator is returned."""
+    node = _normaliser(graph)
+    if node is not None:
+        graph.bypass(node, node.input[0])
+    return node is not None
+
+
+def eps_dropped(graph: Graph, artifact: Artifact) -> bool:
+    """Nothing is added to the normaliser."""
+    for node in graph.of_type("Add"):
+        for name in node.input:
+            number = graph.scalar(name)
+            if number is not None and 0 < number < _SMALL:
+                graph.set_weight(name, np.zeros_like(graph.weights()[name]))
+                return True
+    return False
+
+
+def head_ignored(graph: Graph, artifact: Artifact) -> bool:
+    """The output projection does not see the last head."""
+    name = _output_projection(graph)
+    if name is None:
+        return False
+    value = graph.weights()[name].copy()
+    value[-max(len(value) // 8, 1) :] = 0
+    graph.set_weight(name, value)
+    return True
+
+
+def weight_transposed(graph: Graph, artifact: Artifact) -> bool:
+    """The output projection transposed: its shape does not give it away."""
+    name = _output_projection(graph)
+    if name is None:
+        return False
+    graph.set_weight(name, graph.weights()[name].T)
+    return True
+
+
+def weight_moved(factor: float) -> Plant:
+    """One weight times ``factor``: the largest in the first row of a weight matrix."""
+
+    def plant(graph: Graph, artifact: Artifact) -> bool:
+        weights = {n: w for n, w in graph.weights().items() if w.ndim >= 2 and w.dtype.kind == "f"}
+        name = _output_projection(graph)
+        if name is None:
+            if not weights:
+                return False
+            name = max(weights, key=lambda each: weights[each].size)
+        value = weights[name].copy()
+        # A row of Linformer's E belongs to one token: of the first, which every input has.
+        place = (0, int(np.abs(value[0]).argmax()))
+        value[place] *= value.dtype.type(factor)
+        graph.set_weight(name, value)
+        return True
+
+    return plant
+
+
+def projections_swapped(graph: Graph, artifact: Artifact) -> bool:
+    """Linformer's E where F belongs, and the other way round."""
+    rank, longest = artifact.config.get("rank"), artifact.config.get("max_length")
+    if artifact.method != "linformer":
+        return False
+    shapes = ((longest, rank), (rank, longest), (artifact.axis("sequence").declared[1], rank))
+    found = [(name, value) for name, value in graph.weights().items() if value.shape in shapes]
+    if len(found) != 2:
+        return False
+    (first, one), (second, other) = found
+    graph.set_weight(first, other)
+    graph.set_weight(second, one)
+    return True
+
+
+def bfloat16_products(graph: Graph, artifact: Artifact) -> bool:
+    """Every matrix product of activations sees 8 bits of mantissa."""
+    from onnx import TensorProto, helper
+
+    weights = graph.weights()
+    products = [
+        node for node in graph.of_type("MatMul", "Gemm") if not set(node.input) & set(weights)
+    ]
+    element = graph.model.graph.output[0].type.tensor_type.elem_type
+    for node in products:
+        for place, name in enumerate(list(node.input)):
+            index = list(graph.nodes).index(node)
+            coarse = graph.insert(index, "Cast", [name], to=TensorProto.BFLOAT16)
+            # The sums of half-precision artifacts are float32: cast back to what the product takes.
+            back = TensorProto.FLOAT if element == TensorProto.FLOAT16 else element
+            node.input[place] = graph.insert(index + 1, "Cast", [coarse], to=back)
+    _ = helper
+    return bool(products)
+
+
+def _scale_part(graph: Graph, part: int, factor: float) -> bool:
+    """Multiply queries (0), keys (1) or values (2) by ``factor``."""
+    name = ("query", "key", "value")[part]
+    if name in [item.name for item in graph.model.graph.input]:
+        element = np.float16 if _is_half(graph, name) else np.float32
+
+        def make(graph: Graph, index: int, source: str) -> str:
+            number = graph.constant(np.array(factor, element))
+            return graph.insert(index, "Mul", [source, number])
+
+        graph.before_users(name, make)
+        return True
+    packed = _packed_projection(graph)
+    for name, value in packed:
+        parts = np.split(value.copy(), 3, axis=-1)
+        parts[part] = parts[part] * value.dtype.type(factor)
+        graph.set_weight(name, np.concatenate(parts, axis=-1))
+    return bool(packed)
+
+
+def _is_half(graph: Graph, name: str) -> bool:
+    from onnx import TensorProto
+
+    item = next(item for item in graph.model.graph.input if item.name == name)
+    return bool(item.type.tensor_type.elem_type == TensorProto.FLOAT16)
+
+
+def _packed_projection(graph: Graph) -> list[tuple[str, NDArray[Any]]]:
+    """Weights ``[M, 3 M]`` that make queries, keys and values at once."""
+    return [
+        (name, value)
+        for name, value in graph.weights().items()
+        if value.ndim == 2 and value.shape[1] == 3 * value.shape[0]
+    ]
+
+
+def _output_projection(graph: Graph) -> str | None:
+    """The last square weight matrix that a product uses."""
+    weights = graph.weights()
+    for node in reversed(graph.of_type("MatMul", "Gemm")):
+        for name in node.input:
+            value = weights.get(name)
+            if value is not None and value.ndim == 2 and value.shape[0] == value.shape[1]:
+                return str(name)
+    return None
+
+
+def _normaliser(graph: Graph) -> Any | None:
+    """The last division by a sum that an Add or a Clip keeps from zero."""
+    for node in reversed(graph.of_type("Div")):
+        divisor = graph.maker(node.input[1])
+        if divisor is not None and divisor.op_type in ("Add", "Clip", "Cast"):
+            return node
+    return None

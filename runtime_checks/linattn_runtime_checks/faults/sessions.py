@@ -1,0 +1,182 @@
+"""Faults of a runtime: a session that lies, dies or hangs. They need no file of their own.
+
+Each wraps an opened session, so that it can be planted in any format.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.runtimes.base import Session, Tensors
+from linattn_runtime_checks.runtimes.onnx_runtime import CPU, CUDA, require_provider
+
+_HOURS = 3600.0 * 24
+
+
+class _Faulty:
+    """A session that passes everything on; the faults override ``run``."""
+
+    def __init__(self, session: Session, artifact: Artifact) -> None:
+        self._session, self._artifact = session, artifact
+
+    def run(self, inputs: Tensors) -> Tensors:
+        return self._session.run(inputs)
+
+    def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
+        return self._session.signature()
+
+    def providers(self) -> list[str]:
+        return self._session.providers()
+
+    def _outputs(self, inputs: Tensors, change: Callable[[NDArray[Any]], None]) -> Tensors:
+        outputs = {name: tensor.copy() for name, tensor in self._session.run(inputs).items()}
+        for tensor in outputs.values():
+            change(tensor)
+        return outputs
+
+
+class _Stale(_Faulty):
+    """Of two runs with equal shapes, the second returns the output of the first."""
+
+    def __init__(self, session: Session, artifact: Artifact) -> None:
+        super().__init__(session, artifact)
+        self._kept: dict[tuple[tuple[int, ...], ...], Tensors] = {}
+
+    def run(self, inputs: Tensors) -> Tensors:
+        shapes = tuple(tensor.shape for tensor in inputs.values())
+        previous = self._kept.get(shapes)
+        self._kept[shapes] = {
+            name: tensor.copy() for name, tensor in self._session.run(inputs).items()
+        }
+        return self._kept[shapes] if previous is None else previous
+
+
+class _Nan(_Faulty):
+    """NaN in the very last position."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        def change(tensor: NDArray[Any]) -> None:
+            tensor.reshape(-1)[-1] = np.nan
+
+        return self._outputs(inputs, change)
+
+
+class _Swapped(_Faulty):
+    """Two rows of the output in each other's place: of the batch, or of the tokens."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        def change(tensor: NDArray[Any]) -> None:
+            rows = tensor if len(tensor) > 1 else tensor[0]
+            rows[[0, -1]] = rows[[-1, 0]]
+
+        return self._outputs(inputs, change)
+
+
+class _LastTokenMissing(_Faulty):
+    """The last row of tokens is never written."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        def change(tensor: NDArray[Any]) -> None:
+            rows = tensor if tensor.ndim < 3 else tensor.swapaxes(0, tensor.ndim - 2)
+            rows[-1] = 0
+
+        return self._outputs(inputs, change)
+
+
+class _Coarse(_Faulty):
+    """The output rounded to 8 bits of mantissa, as bfloat16 has."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        def change(tensor: NDArray[Any]) -> None:
+            bits = tensor.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+            tensor[...] = bits.view(np.float32)
+
+        return self._outputs(inputs, change)
+
+
+class _Drifting(_Faulty):
+    """Every run adds a little: state that is kept between runs."""
+
+    def __init__(self, session: Session, artifact: Artifact) -> None:
+        super().__init__(session, artifact)
+        self._runs = 0
+
+    def run(self, inputs: Tensors) -> Tensors:
+        self._runs += 1
+
+        def change(tensor: NDArray[Any]) -> None:
+            tensor *= tensor.dtype.type(1 + 2e-3 * self._runs)
+
+        return self._outputs(inputs, change)
+
+
+class _Crash(_Faulty):
+    """The native code aborts."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        os.abort()
+
+
+class _Hang(_Faulty):
+    """A run that never ends."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        time.sleep(_HOURS)
+        return self._session.run(inputs)
+
+
+class _OutOfMemory(_Faulty):
+    """A run that allocates without end, and fails as numpy does when there is no more."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        raise MemoryError("Unable to allocate 8.00 TiB for an array")
+
+
+class _MemoryHog(_Faulty):
+    """A run that takes memory until there is none; for --memory-limit."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        taken = []
+        while True:
+            taken.append(np.ones(1 << 24))
+
+
+class _OtherProvider(_Faulty):
+    """CUDA was asked for; the session runs on the CPU."""
+
+    def __init__(self, session: Session, artifact: Artifact) -> None:
+        super().__init__(session, artifact)
+        require_provider(CUDA, [CPU])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFault:
+    """One fault: its name, what it is, and what wraps the session."""
+
+    name: str
+    title: str
+    wrap: Callable[[Session, Artifact], Session]
+
+
+SESSION_FAULTS: dict[str, SessionFault] = {
+    name: SessionFault(name=name, title=title, wrap=wrap)
+    for name, title, wrap in (
+        ("stale-output", "the output of the run before", _Stale),
+        ("nan-at-one-position", "NaN in the last element", _Nan),
+        ("swapped-outputs", "two rows of the output swapped", _Swapped),
+        ("last-token-missing", "the output row of the last token is zero", _LastTokenMissing),
+        ("bfloat16-output", "the output rounded to bfloat16", _Coarse),
+        ("state-between-runs", "every run adds to the output", _Drifting),
+        ("crash", "the native code aborts", _Crash),
+        ("hang", "a run that never ends", _Hang),
+        ("out-of-memory", "a run that cannot allocate", _OutOfMemory),
+        ("memory-hog", "a run that takes all memory", _MemoryHog),
+        ("cpu-instead-of-cuda", "the CPU ran what CUDA was asked for", _OtherProvider),
+    )
+}

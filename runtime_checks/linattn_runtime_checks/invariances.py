@@ -1,0 +1,226 @@
+"""Checks that trust no reference: what must hold of the outputs whatever the numbers are.
+
+    deterministic   the same input gives the same bytes, with another input in between
+    alone           a sequence alone gives what it gives in a batch
+    padding         what padded positions hold changes no byte of the real ones
+    equivariant     reordered tokens give reordered outputs, where the method implies it
+    finite          finite inputs give finite outputs
+
+A wrong reference, or an eager module that is wrong in the same way, cannot hide a fault from them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linattn_runtime_checks.cases import cases_for
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.reference import Case, Reference
+from linattn_runtime_checks.report.model import CaseResult, CheckResult
+from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
+from linattn_runtime_checks.verdict import K, error_of
+
+_BOTH_SIDES = 2.0
+"""Two outputs, each up to K roundings from the truth, are up to 2 K from each other."""
+_USUAL_TOKENS = 256
+
+
+def check_invariances(
+    session: Session, artifact: Artifact, reference: Reference, cases: Sequence[CaseResult]
+) -> list[CheckResult]:
+    """Every check that applies to ``artifact``.
+
+    Args:
+        session: opened in the mode that users run.
+        artifact: its manifest entry.
+        reference: its golden pack; only inputs and yardsticks are used.
+        cases: what the comparisons found, for ``finite``.
+
+    Raises:
+        RunFailed: an input that the artifact must take does not run.
+    """
+    usable = [case for case in cases_for(artifact, reference) if not case.hostile]
+    if not usable:
+        return []
+    found = [_finite(cases), _deterministic(session, artifact, reference, usable)]
+    plain = [case for case in usable if case.family == "normal"]
+    checks = [
+        _alone(session, artifact, reference, plain),
+        _padding(session, artifact, reference, usable),
+        _equivariant(session, artifact, reference, plain) if artifact.equivariant else None,
+    ]
+    return found + [check for check in checks if check is not None]
+
+
+def _finite(cases: Sequence[CaseResult]) -> CheckResult:
+    bad = [case for case in cases if case.nonfinite]
+    if not bad:
+        return CheckResult(name="finite", code=Code.PASS)
+    names = ", ".join(sorted({case.case for case in bad})[:4])
+    message = f"finite inputs gave NaN or infinity in {len(bad)} case(s): {names}"
+    return CheckResult(name="finite", code=Code.NONFINITE_OUTPUT, message=message)
+
+
+def _deterministic(
+    session: Session, artifact: Artifact, reference: Reference, cases: list[Case]
+) -> CheckResult:
+    case = _closest(cases)
+    between = max(cases, key=lambda other: (other.name != case.name, -other.batch * other.sequence))
+    first = _run(session, artifact, reference.inputs(case))
+    session.run(reference.inputs(between))
+    second = _run(session, artifact, reference.inputs(case))
+    for name, output in first.items():
+        if output.tobytes() != second[name].tobytes():
+            message = f"{case.name} run twice: {_differing(output, second[name])} of {name} differ"
+            return CheckResult(name="deterministic", code=Code.NOT_DETERMINISTIC, message=message)
+    return CheckResult(name="deterministic", code=Code.PASS)
+
+
+def _alone(
+    session: Session, artifact: Artifact, reference: Reference, cases: list[Case]
+) -> CheckResult | None:
+    low = artifact.axis("batch").declared[0]
+    several = [case for case in cases if case.batch > low and artifact.accepts(low, case.sequence)]
+    if not several:
+        return None
+    case = _closest(several)
+    inputs = reference.inputs(case)
+    together = _run(session, artifact, inputs)
+    # Not only the ends: a pack may repeat its sequences to fill a batch.
+    for start in sorted({0, min(1, case.batch - low), case.batch - low}):
+        part = {name: tensor[start : start + low] for name, tensor in inputs.items()}
+        for name, output in _run(session, artifact, part).items():
+            expected = together[name][start : start + low]
+            problem = _apart(output, expected, case)
+            if problem is not None:
+                message = f"{case.name}, sequence {start}: alone and in the batch {problem}"
+                return CheckResult(name="alone", code=Code.BATCH_DEPENDENT, message=message)
+    return CheckResult(name="alone", code=Code.PASS)
+
+
+def _padding(
+    session: Session, artifact: Artifact, reference: Reference, cases: list[Case]
+) -> CheckResult | None:
+    mask_name = next((spec.name for spec in artifact.inputs if spec.dtype == "bool"), None)
+    padded = [case for case in cases if case.family in ("right-padding", "left-padding")]
+    if not padded or mask_name not in reference.inputs(padded[0]):
+        return None
+    chosen = {case.family: case for case in padded}  # one of each side
+    for case in chosen.values():
+        inputs = reference.inputs(case)
+        mask = inputs[mask_name].astype(bool)
+        expected = _run(session, artifact, inputs)
+        for what, changed in _garbage(artifact, inputs, mask):
+            for spec in artifact.outputs:
+                got = _run(session, artifact, changed)[spec.name]
+                before = expected[spec.name]
+                if got.shape == before.shape:
+                    kept = _spread(mask, spec, got.shape)
+                    got, before = got[kept], before[kept]
+                if got.tobytes() != before.tobytes():
+                    message = (
+                        f"{case.name} with {what} in the padded positions: "
+                        f"{_differing(got, before)} of real tokens differ"
+                    )
+                    return CheckResult(name="padding", code=Code.PADDING_LEAKS, message=message)
+    return CheckResult(name="padding", code=Code.PASS)
+
+
+def _garbage(
+    artifact: Artifact, inputs: Tensors, mask: NDArray[np.bool_]
+) -> Iterator[tuple[str, Tensors]]:
+    """The inputs with other things where the mask is False."""
+    for what, value in (("ones", 1.0), ("large numbers", -1e4), ("NaN", np.nan)):
+        changed = dict(inputs)
+        for spec in artifact.inputs:
+            tensor = inputs.get(spec.name)
+            if tensor is None:
+                continue  # the comparison of the signatures says so
+            if tensor.dtype.kind == "f" and "sequence" in spec.axes:
+                padded = ~_spread(mask, spec, tensor.shape)
+                changed[spec.name] = np.where(padded, tensor.dtype.type(value), tensor)
+        yield what, changed
+
+
+def _equivariant(
+    session: Session, artifact: Artifact, reference: Reference, cases: list[Case]
+) -> CheckResult | None:
+    several = [case for case in cases if case.sequence > 1]
+    if not several or not all("sequence" in spec.axes for spec in artifact.outputs):
+        return None
+    case = _closest(several)
+    inputs = reference.inputs(case)
+    order = np.random.default_rng(case.sequence).permutation(case.sequence)
+    expected = _run(session, artifact, inputs)
+    specs = {spec.name: spec for spec in artifact.inputs}
+    if not set(inputs) <= set(specs):
+        return None  # the comparison of the signatures says so
+    changed = {name: _reordered(x, specs[name], order) for name, x in inputs.items()}
+    for spec in artifact.outputs:
+        before = expected[spec.name]
+        if before.shape[spec.axes.index("sequence")] != case.sequence:
+            problem: str | None = f"have shape {list(before.shape)}"
+        else:
+            got = _run(session, artifact, changed)[spec.name]
+            problem = _apart(got, _reordered(before, spec, order), case)
+        if problem is not None:
+            message = f"{case.name} with its tokens reordered: the outputs {problem}"
+            return CheckResult(name="equivariant", code=Code.NOT_EQUIVARIANT, message=message)
+    return CheckResult(name="equivariant", code=Code.PASS)
+
+
+def _apart(output: NDArray[Any], expected: NDArray[Any], case: Case) -> str | None:
+    """How two outputs differ beyond rounding; None if they do not."""
+    if output.shape != expected.shape:
+        return f"have shapes {list(output.shape)} and {list(expected.shape)}"
+    if (np.isfinite(output) != np.isfinite(expected)).any():
+        return "have NaN or infinity on one side only"
+    error, allowed = error_of(output, expected.astype(np.float64)), case.yardstick()
+    limit = _BOTH_SIDES * K
+    if error.row <= limit * allowed.row and error.whole <= limit * allowed.whole:
+        return None
+    return f"differ by {error.row:.2e} of a row, where rounding costs {allowed.row:.1e}"
+
+
+def _closest(cases: Sequence[Case]) -> Case:
+    """The case nearest to a usual size: neither trivial nor long."""
+    return min(cases, key=lambda case: (abs(case.batch * case.sequence - _USUAL_TOKENS), case.name))
+
+
+def _spread(mask: NDArray[np.bool_], spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """The mask [batch, sequence] broadcast to a tensor with the axes of ``spec``."""
+    if "sequence" not in spec.axes:
+        return np.ones(shape, dtype=bool)
+    sizes = [
+        mask.shape[("batch", "sequence").index(axis)] if isinstance(axis, str) else 1
+        for axis in spec.axes
+    ]
+    return np.broadcast_to(mask.reshape(sizes), shape)
+
+
+def _reordered(tensor: NDArray[Any], spec: TensorSpec, order: NDArray[np.int64]) -> NDArray[Any]:
+    if "sequence" not in spec.axes:
+        return tensor
+    return np.ascontiguousarray(np.take(tensor, order, axis=spec.axes.index("sequence")))
+
+
+def _run(session: Session, artifact: Artifact, inputs: Tensors) -> Tensors:
+    """The promised outputs, copied: a runtime may hand out the same buffer again.
+
+    Raises:
+        RunFailed: it does not run, or an output is missing.
+    """
+    outputs = session.run(inputs)
+    missing = [spec.name for spec in artifact.outputs if spec.name not in outputs]
+    if missing:
+        raise RunFailed(f"no output is called {', '.join(missing)}")
+    return {spec.name: outputs[spec.name].copy() for spec in artifact.outputs}
+
+
+def _differing(one: NDArray[Any], other: NDArray[Any]) -> str:
+    if one.shape != other.shape:
+        return f"shapes {list(one.shape)} and {list(other.shape)}"
+    return f"{int((one != other).sum())} element(s)"

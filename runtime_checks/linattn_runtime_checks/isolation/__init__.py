@@ -1,0 +1,1 @@
+"""Child processes: what a runtime does to its process is a verdict about one artifact."""

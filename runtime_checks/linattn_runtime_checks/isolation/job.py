@@ -1,0 +1,42 @@
+"""What the parent asks of a child, and what it answers; one JSON document a line."""
+
+from pydantic import BaseModel
+
+from linattn_runtime_checks.manifest import Artifact
+from linattn_runtime_checks.report.model import RuntimeResult
+
+
+class Job(BaseModel):
+    """Judge one artifact on one runtime.
+
+    Attributes:
+        folder: of the manifest, absolute.
+        artifact: its entry.
+        runtime: name in RUNTIMES.
+        packs: golden packs, absolute paths; the artifact's own one first.
+        threads: within one operator.
+        fault: name in SESSION_FAULTS, for the self-test; None for none.
+        measure_cost: certify the graph's cost and measure peak memory too.
+        last_mode_only: only the mode that users run.
+        repro: folder for a program that shows a failure, absolute; None for none.
+    """
+
+    folder: str
+    artifact: Artifact
+    runtime: str
+    packs: list[str]
+    threads: int
+    fault: str | None = None
+    measure_cost: bool = True
+    last_mode_only: bool = False
+    repro: str | None = None
+
+
+class Answer(BaseModel):
+    """A line from the child: the step it is at or, last, the result or its own fault."""
+
+    step: str | None = None
+    result: RuntimeResult | None = None
+    broken: str | None = None
+    """Traceback of a fault of ours in the child."""
+    out_of_memory: str | None = None

@@ -1,0 +1,179 @@
+"""The checks that trust no reference, each made to fail by a session that breaks it."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from linattn_export.pipeline import build
+from linattn_export.request import BuildRequest
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.invariances import check_invariances
+from linattn_runtime_checks.manifest import Artifact, read
+from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.runtimes import RUNTIMES
+from linattn_runtime_checks.runtimes.base import RunFailed, Session, SessionOptions, Tensors
+
+Change = Callable[[Tensors, Callable[[Tensors], Tensors]], Tensors]
+
+
+@pytest.fixture(scope="module")
+def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("masked") / "out"
+    request = BuildRequest(
+        output=folder,
+        methods=("softmax", "elu", "linformer"),
+        models=("attention",),
+        formats=("onnx", "torchscript"),
+        lengths=(16,),
+        dynamic="1:40",
+        batch="1:4",
+        mask=True,
+        d_model=24,
+        heads=2,
+        options={"linformer": {"rank": 4, "max_length": 64}},
+        latency=False,
+        quiet=True,
+    )
+    assert build(request).exit_code is ExitCode.PASS
+    return folder
+
+
+_RUNS = itertools.count()
+
+
+class Changed:
+    """A session whose runs go through ``change``."""
+
+    def __init__(self, session: Session, change: Change) -> None:
+        self._session, self._change = session, change
+
+    def run(self, inputs: Tensors) -> Tensors:
+        return self._change(inputs, self._session.run)
+
+    def signature(self) -> None:
+        return None
+
+    def providers(self) -> list[str]:
+        return self._session.providers()
+
+
+def codes(folder: Path, name: str, change: Change, cases: tuple[CaseResult, ...] = ()) -> dict[str, Code]:  # fmt: skip # noqa: E501
+    artifact = artifact_of(folder, name)
+    runtime = RUNTIMES["ort-cpu" if artifact.format == "onnx" else "torchscript"]
+    options = SessionOptions(mode=runtime.modes[-1], threads=1)
+    session = Changed(runtime.open(folder / artifact.path, artifact, options), change)
+    with open_reference(folder / artifact.reference) as reference:
+        found = check_invariances(session, artifact, reference, cases)
+    return {check.name: check.code for check in found}
+
+
+def artifact_of(folder: Path, name: str) -> Artifact:
+    return next(artifact for artifact in read(folder).artifacts if artifact.id == name)
+
+
+def nothing(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    return run(inputs)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torchscript"])
+@pytest.mark.parametrize("variant", ["dynamic", "n16"])
+@pytest.mark.parametrize("method", ["softmax", "elu", "linformer"])
+def test_right_artifacts_pass_every_check_that_applies(
+    method: str, variant: str, kind: str, masked_folder: Path
+) -> None:
+    found = codes(masked_folder, f"attention/{method}/{kind}/{variant}", nothing)
+    expected = {"finite", "deterministic", "alone", "padding", "equivariant"}
+    if method == "linformer":
+        expected -= {"equivariant"}  # E and F tell tokens apart by their places
+    assert found == dict.fromkeys(expected, Code.PASS)
+
+
+def noisy(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    """A random operator: one bit of one element."""
+    outputs = {name: tensor.copy() for name, tensor in run(inputs).items()}
+    for tensor in outputs.values():
+        tensor.reshape(-1).view(np.uint32)[0] ^= np.uint32(next(_RUNS) % 8)
+    return outputs
+
+
+def batch_mean(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    """Something of the other sequences of the batch."""
+    return {name: x + 1e-4 * x.mean(axis=0, keepdims=True) for name, x in run(inputs).items()}
+
+
+def first_sequence_only(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    return {name: np.repeat(x[:1], len(x), axis=0) for name, x in run(inputs).items()}
+
+
+def unmasked(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    return run(inputs | {"attention_mask": np.ones_like(inputs["attention_mask"])})
+
+
+def leaks_by_a_hair(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    """One millionth of the mean over all values, padding too."""
+    mean = np.nan_to_num(inputs["value"]).mean()
+    return {name: x + np.float32(1e-6) * mean for name, x in run(inputs).items()}
+
+
+def places(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    """A position embedding."""
+    return {
+        name: x + np.linspace(0, 1e-3, x.shape[2], dtype=x.dtype)[:, None]
+        for name, x in run(inputs).items()
+    }
+
+
+def last_token_missing(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    mask = inputs["attention_mask"].copy()
+    mask[:, -1:] = mask[:, -1:] & (mask.shape[1] == 1)
+    return run(inputs | {"attention_mask": mask})
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "code"),
+    [
+        (noisy, "deterministic", Code.NOT_DETERMINISTIC),
+        (batch_mean, "alone", Code.BATCH_DEPENDENT),
+        (first_sequence_only, "alone", Code.BATCH_DEPENDENT),
+        (unmasked, "padding", Code.PADDING_LEAKS),
+        (leaks_by_a_hair, "padding", Code.PADDING_LEAKS),
+        (places, "equivariant", Code.NOT_EQUIVARIANT),
+        (last_token_missing, "equivariant", Code.NOT_EQUIVARIANT),
+    ],
+)
+@pytest.mark.parametrize("variant", ["dynamic", "n16"])
+def test_what_breaks_an_invariance_is_seen(
+    change: Change, check: str, code: Code, variant: str, masked_folder: Path
+) -> None:
+    found = codes(masked_folder, f"attention/elu/onnx/{variant}", change)
+    assert found[check] is code
+
+
+def test_infinity_from_finite_inputs_is_seen_whatever_the_reference_says(
+    masked_folder: Path,
+) -> None:
+    case = CaseResult(
+        mode="optimizer-on",
+        case="scale=100-b3-n37",
+        family="scale=100",
+        batch=3,
+        sequence=37,
+        code=Code.PASS,
+        nonfinite=True,
+    )
+    found = codes(masked_folder, "attention/elu/onnx/dynamic", nothing, (case,))
+    assert found["finite"] is Code.NONFINITE_OUTPUT
+
+
+def test_a_missing_output_is_an_error_and_no_crash(masked_folder: Path) -> None:
+    def renamed(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+        (tensor,) = run(inputs).values()
+        return {"other": tensor}
+
+    with pytest.raises(RunFailed, match="no output is called output"):
+        codes(masked_folder, "attention/elu/onnx/dynamic", renamed)
