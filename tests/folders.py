@@ -82,9 +82,9 @@ def restamp(folder: Path, name: str) -> None:
     edit(folder, lambda d: entry(d, name).update(stored(folder, entry(d, name)["path"])))
 
 
-def alter(folder: Path, name: str, change: Callable[[onnx.ModelProto], None]) -> None:
-    """Change the graph of an ONNX artifact, and let the manifest vouch for it."""
-    only(folder, name)
+def alter(folder: Path, name: str, change: Callable[[onnx.ModelProto], None], *others: str) -> None:
+    """Change the graph of an ONNX artifact, let the manifest vouch for it, drop all but others."""
+    only(folder, name, *others)
     path = folder / name / "model.onnx"
     model = onnx.load(path)
     change(model)

@@ -34,7 +34,14 @@ def without(missing: str, *args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnx,onnxscript"])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "onnx",
+        pytest.param("onnxscript", marks=pytest.mark.slow),
+        pytest.param("onnx,onnxscript", marks=pytest.mark.slow),
+    ],
+)
 def test_without_the_onnx_packages_the_other_formats_are_built(
     missing: str, tmp_path: Path
 ) -> None:

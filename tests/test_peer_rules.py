@@ -1,32 +1,24 @@
 """The rules of other tools as benchmarks/peer_rules.py states them, and what it has committed."""
 
-import importlib.util
+import itertools
 import json
+import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from benchmarks import peer_rules
+from benchmarks.peers import sums
+from benchmarks.peers.measure import SEEDS, bench_of, in_onnx_runtime, measure
+from benchmarks.peers.page import PAGE, render
+from benchmarks.peers.rules import OWN, PEERS, real_polygraphy
+from benchmarks.peers.settings import LENGTHS, SETTINGS, Setting
+
 NAN = float("nan")
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "peer_rules", ROOT / "benchmarks" / "peer_rules.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-peer_rules = load()
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +28,7 @@ def result() -> Any:
 
 def verdict(rule: str, eager: list[float], artifact: list[float]) -> bool:
     pair = (np.array(x, dtype=np.float32) for x in (eager, artifact))
-    passes = peer_rules.PEERS[rule](*pair)
+    passes = PEERS[rule](*pair)
     assert isinstance(passes, bool)
     return passes
 
@@ -105,7 +97,7 @@ def test_polygraphy(eager: list[float], artifact: list[float], passes: bool) -> 
 
 
 def test_polygraphy_itself_says_the_same() -> None:
-    real = peer_rules.real_polygraphy()
+    real = real_polygraphy()
     if real is None:
         pytest.skip("polygraphy is not installed")
     for eager, artifact, passes in POLYGRAPHY:
@@ -113,24 +105,24 @@ def test_polygraphy_itself_says_the_same() -> None:
         assert real[1](*pair) is passes
 
 
-@pytest.mark.parametrize("rule", peer_rules.PEERS)
+@pytest.mark.parametrize("rule", PEERS)
 def test_another_shape_is_rejected(rule: str) -> None:
     assert not verdict(rule, [1.0, 1.0, 1.0], [1.0, 1.0])
 
 
 def test_linattn_rejects_every_fault_and_passes_every_right_output(result: Any) -> None:
     rows = result["rows"]
-    assert {row["length"] for row in rows} == set(peer_rules.LENGTHS)
+    assert {row["length"] for row in rows} == set(LENGTHS)
     for row in rows:
-        assert row["passes"][peer_rules.OWN] is not row["wrong"], row
+        assert row["passes"][OWN] is not row["wrong"], row
         assert row["code"] != "inconclusive"
 
 
 def test_the_numbers_are_of_the_faults_that_the_script_plants(result: Any) -> None:
     planted = [
         (setting.name, name, length)
-        for setting in peer_rules.SETTINGS
-        for length in peer_rules.LENGTHS
+        for setting in SETTINGS
+        for length in LENGTHS
         for name in (*setting.forwards, *setting.edits)
     ]
     found = [(r["setting"], r["output"], r["length"]) for r in result["rows"] if r["wrong"]]
@@ -139,7 +131,7 @@ def test_the_numbers_are_of_the_faults_that_the_script_plants(result: Any) -> No
 
 
 def test_every_peer_passes_some_fault_and_rejects_some_right_output(result: Any) -> None:
-    for rule in peer_rules.PEERS:
+    for rule in PEERS:
         assert any(row["passes"][rule] for row in result["rows"] if row["wrong"])
         assert not all(row["passes"][rule] for row in result["rows"] if not row["wrong"])
 
@@ -151,14 +143,14 @@ def test_polygraphy_was_there_and_agreed(result: Any) -> None:
 
 
 def test_the_page_is_what_the_numbers_say(result: Any) -> None:
-    assert peer_rules.PAGE.read_text(encoding="utf-8") == peer_rules.render(result)
+    assert PAGE.read_text(encoding="utf-8") == render(result)
 
 
-@pytest.mark.parametrize("setting", peer_rules.SETTINGS, ids=lambda setting: setting.name)
-def test_the_shortest_length_gives_the_committed_verdicts(setting: Any, result: Any) -> None:
-    length = peer_rules.LENGTHS[0]
-    bench = peer_rules.bench_of(setting)
-    for row in peer_rules.measure(bench, {}, (length,)):
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_the_shortest_length_gives_the_committed_verdicts(setting: Setting, result: Any) -> None:
+    length = LENGTHS[0]
+    bench = bench_of(setting)
+    for row in measure(bench, {}, (length,)):
         names = ("setting", "output", "length")
         (committed,) = (
             other
@@ -167,3 +159,23 @@ def test_the_shortest_length_gives_the_committed_verdicts(setting: Any, result: 
         )
         assert row["passes"] == committed["passes"]
         assert row["code"] == committed["code"]
+
+
+@pytest.mark.parametrize(("kind", "reduced"), [("ReduceSum", True), ("product", False)])
+def test_sums_are_exported_as_the_page_says(kind: str, reduced: bool, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    with sums.KINDS[kind]():
+        in_onnx_runtime(sums.SETTING.subject(), path)
+    operators = {node.op_type for node in onnx.load(path).graph.node}
+    assert ("ReduceSum" in operators) is reduced
+
+
+def test_sums_were_measured_for_every_kind_length_and_seed(result: Any) -> None:
+    found = [(row["sum"], row["length"], row["seed"]) for row in result["sums"]]
+    assert found == list(itertools.product(sums.KINDS, sums.LENGTHS, SEEDS))
+
+
+def test_the_script_runs_from_anywhere(tmp_path: Path) -> None:
+    script = Path(peer_rules.__file__)
+    done = subprocess.run([sys.executable, script, "--help"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr

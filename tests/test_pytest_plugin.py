@@ -122,6 +122,7 @@ def test_a_file_that_does_not_load(folder: Path, pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["load_failed: *", "SKIPPED*not reached; see loading (*"])
 
 
+@pytest.mark.slow
 def test_one_test_can_be_named(folder: Path, pytester: pytest.Pytester) -> None:
     one = f"artifacts::{DYNAMIC}::ort-cpu::normal-b1-n16[optimizer-on]"
     result = run(pytester, "-v", *CPU, one)
@@ -134,6 +135,7 @@ def test_one_test_can_be_named(folder: Path, pytester: pytest.Pytester) -> None:
     none.stderr.fnmatch_lines(["ERROR: *has no test*no-such-case*--collect-only lists*"])
 
 
+@pytest.mark.slow
 def test_beside_other_tests_and_below_a_folder_that_pytest_skips(
     folder: Path, pytester: pytest.Pytester
 ) -> None:
@@ -149,6 +151,7 @@ def test_beside_other_tests_and_below_a_folder_that_pytest_skips(
     counted(only_these, passed=1)
 
 
+@pytest.mark.slow
 def test_two_workers(folder: Path, pytester: pytest.Pytester) -> None:
     only(folder, DYNAMIC, FIXED)
     plain = run(pytester, *CPU).parseoutcomes()

@@ -53,7 +53,7 @@ def test_each_command_is_one_line_that_does_its_own_set_up() -> None:
 
 
 def test_the_tests_command_runs_this_suite() -> None:
-    assert block("tests").endswith(".venv/bin/python -m pytest -n 2")
+    assert block("tests").endswith(".venv/bin/python -m pytest -n 2 --dist worksteal")
 
 
 def test_the_loading_example_runs_on_what_the_main_job_writes(

@@ -14,6 +14,10 @@ from linattn_runtime_checks.errors import ExportError
 # What torch records about the user's source: paths of this machine, in every node.
 _TRACES = ("stack_trace", "custom", "from_node", "source_fn_stack", "torch_fn")
 
+# What torch adds before a cast: it says nothing that the graph does not, and ties the file to the
+# device of the capture.
+_DEVICE_CHECK = torch.ops.aten._assert_tensor_metadata.default
+
 
 def example_inputs(subject: Subject, variant: Variant) -> dict[str, Tensor]:
     """Inputs of the sizes that the exporter sees."""
@@ -59,9 +63,13 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
         raise ExportError(
             f"{subject.name} cannot be captured as {variant.name}: {_reason(error)}"
         ) from error
-    for node in program.graph.nodes:
+    for node in list(program.graph.nodes):
+        if node.target is _DEVICE_CHECK:
+            program.graph.erase_node(node)
+            continue
         for key in _TRACES:
             node.meta.pop(key, None)
+    program.graph_module.recompile()
     return program
 
 

@@ -123,6 +123,12 @@ def _other_length(only: CasePlan) -> CasePlan:
     return CasePlan(family=OTHER_LENGTH, stored=1, sequence=length, batches=(min(only.batches),))
 
 
+def verified_batch(variant: Variant) -> tuple[int, int]:
+    """The batches that the cases of a variant run: to the declared end, or as far as tokens go."""
+    batch = variant.batch
+    return batch.low, _largest(batch, variant.sequence.low)
+
+
 def _largest(batch: Range, length: int) -> int:
     """The declared end of the batch axis, or as far as the budget of tokens goes."""
     return batch.clamp(max(MAX_TOKENS_PER_CASE // length, 1))

@@ -67,7 +67,7 @@ def write_golden(
         for name, tensor in inputs.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
         tensors[f"{plan.name}/output/{OUTPUT}"] = expected
-        cases += _cases(plan, eager_error, sensitivity)
+        cases += _cases(plan, eager_error, sensitivity, "" if plans is None else "live-")
     index = ReferenceIndex(
         dtype=dtype,
         cases=cases,
@@ -135,10 +135,10 @@ def _draw(subject: Subject, plan: CasePlan) -> Inputs:
     )
 
 
-def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error) -> list[Case]:
+def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error, prefix: str) -> list[Case]:
     return [
         Case(
-            name=f"{plan.family}-b{batch}-n{plan.sequence}",
+            name=f"{prefix}{plan.family}-b{batch}-n{plan.sequence}",
             family=plan.family,
             batch=batch,
             sequence=plan.sequence,

@@ -38,6 +38,8 @@ def write_live_packs(
     found: dict[str, list[Path]] = {}
     for number, path in enumerate(packs):
         artifacts = [artifact for artifact in manifest.artifacts if artifact.reference == path]
+        if not artifacts:
+            continue  # nothing to run it on
         with open_reference(folder / path) as reference:
             subject = subject_of(path, reference, artifacts, seed)
         plans = live_cases(subject.variants, subject.families, random.Random(seed + number))

@@ -7,11 +7,13 @@ from pathlib import Path
 import torch
 
 from linattn import METHODS
+from linattn_export.cases import verified_batch
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp
 from linattn_export.golden import write_golden
 from linattn_export.request import BuildRequest
+from linattn_export.shrink import shrink_repros
 from linattn_export.staging import check_output, staged
 from linattn_export.subject import Subject, make_subjects
 from linattn_export.test_data import write_test_data
@@ -58,6 +60,8 @@ def build(request: BuildRequest) -> Report:
     with staged(request.output) as folder:
         document = _write(folder, subjects, formats, request)
         report = _judge(folder, document, subjects, request)
+        if request.shrink:
+            shrink_repros(folder, report, request, build)
         _record(folder, document, report)
         write_reports(folder, report)
         manifest.write(folder, document)
@@ -174,9 +178,16 @@ def _metadata(job: Job, version: str) -> dict[str, str]:
         "linattn.model": job.subject.model.name,
         "linattn.config": json.dumps(job.subject.config(job.entry), sort_keys=True),
         "linattn.mask": "attention_mask: bool, True = a real token" if job.subject.mask else "none",
+        "linattn.declared_sequence": str(job.variant.sequence),
         "linattn.verified_sequence": str(job.variant.sequence),
+        "linattn.declared_batch": str(job.variant.batch),
+        "linattn.verified_batch": _span(verified_batch(job.variant)),
         "linattn.version": version,
     }
+
+
+def _span(ends: tuple[int, int]) -> str:
+    return f"{ends[0]}:{ends[1]}" if ends[0] < ends[1] else str(ends[0])
 
 
 def _judge(
@@ -217,7 +228,8 @@ def _record(folder: Path, document: Manifest, report: Report) -> None:
         ]
         artifact.latency = _latency(report, result)
         if artifact.format == "onnx" and result.verified_sequence is None:
-            stamp(folder / artifact.path, {"linattn.verified_sequence": UNVERIFIED})
+            claims = ("linattn.verified_sequence", "linattn.verified_batch")
+            stamp(folder / artifact.path, dict.fromkeys(claims, UNVERIFIED))
             fresh = stored(folder, artifact.path)
             artifact.sha256, artifact.bytes = fresh.sha256, fresh.bytes
             result.bytes = fresh.bytes

@@ -36,6 +36,7 @@ class BuildRequest:
         latency: time what was judged.
         runtimes: names in ``linattn_runtime_checks.runtimes.RUNTIMES``; empty means all available.
         quiet: say nothing on stderr but errors.
+        shrink: make the repro of a failure as small as it still fails.
     """
 
     output: Path = Path("artifacts")
@@ -57,6 +58,7 @@ class BuildRequest:
     latency: bool = True
     runtimes: tuple[str, ...] = ()
     quiet: bool = False
+    shrink: bool = True
 
     def __post_init__(self) -> None:
         if self.opset not in OPSETS:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from linattn_runtime_checks.environment import calm_threads
 from linattn_runtime_checks.errors import ExitCode, LinattnError
+from linattn_runtime_checks.progress import note_interrupts
 
 _INTERRUPTED = 130
 _ISSUES = "report it with this text and the command you ran, at the project's issue tracker"
@@ -19,6 +20,7 @@ def run(program: str, command: Callable[[], object]) -> NoReturn:
     Errors of ours are one line; anything else is a fault of ours and shows where it happened.
     """
     calm_threads()
+    note_interrupts()
     try:
         command()
     except LinattnError as error:

@@ -105,9 +105,9 @@ def _judge(job: Job, runtime: Runtime, packs: Sequence[Reference], tell: Tell) -
     if job.fault is None and not job.last_mode_only and smallest_failing(result.cases):
         tell("blame")
         if artifact.format == "onnx":
-            locate(result, artifact, packs[0], path)
+            locate(result, artifact, packs, path)
         if job.repro is not None:
-            made = write_repro(Path(job.repro), result, artifact, packs[0], session, path)
+            made = write_repro(Path(job.repro), result, artifact, packs, session, path)
             result.repro = None if made is None else made.name
     if job.measure_cost and job.fault is None:
         tell("cost")

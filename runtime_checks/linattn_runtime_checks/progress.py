@@ -1,6 +1,8 @@
 """Progress on stderr: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +10,39 @@ from contextlib import contextmanager
 _LINE_EVERY_S = 10.0
 
 
+class _Interrupts:
+    """Remembers Ctrl-C: libraries were seen to swallow the KeyboardInterrupt that it raises."""
+
+    seen = False
+
+
+def note_interrupts() -> None:
+    """Let the next step of any piece of work end it, should Ctrl-C get lost before."""
+
+    def handle(number: int, frame: object) -> None:
+        _Interrupts.seen = True
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handle)
+
+
 class Progress:
     """Counts steps of one piece of work; this one says nothing."""
 
     def step(self, what: str) -> None:
-        """One step, about to work on ``what``."""
+        """One step, about to work on ``what``.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed, and lost.
+        """
+        if _Interrupts.seen and threading.current_thread() is threading.main_thread():
+            _Interrupts.seen = False
+            raise KeyboardInterrupt
+        self._show(what)
+
+    def _show(self, what: str) -> None:
+        pass
 
 
 class _Lines(Progress):
@@ -21,7 +51,7 @@ class _Lines(Progress):
         self._last = time.monotonic()
         print(f"{title}: {total} steps", file=sys.stderr, flush=True)
 
-    def step(self, what: str) -> None:
+    def _show(self, what: str) -> None:
         self._done += 1
         now = time.monotonic()
         if now - self._last >= _LINE_EVERY_S:
@@ -53,7 +83,7 @@ def progress(title: str, total: int, *, quiet: bool) -> Iterator[Progress]:
             task = bar.add_task(title, total=total, what="")
 
             class _Bar(Progress):
-                def step(self, what: str) -> None:
+                def _show(self, what: str) -> None:
                     bar.update(task, advance=1, what=what)
 
             yield _Bar()

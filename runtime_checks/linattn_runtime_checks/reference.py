@@ -4,7 +4,7 @@ A safetensors file: tensors ``<case>/input/<name>`` and ``<case>/output/<name>``
 file's metadata, under ``linattn.reference``, the JSON of :class:`ReferenceIndex`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,15 @@ def open_reference(path: Path) -> Iterator[Reference]:
             yield Reference(handle, ReferenceIndex.model_validate_json(text))
     except SafetensorError as error:
         raise ExportError(f"{path} cannot be read ({error}); build the folder again") from error
+
+
+def holder(packs: Sequence[Reference], name: str) -> tuple[Reference, Case] | None:
+    """The pack that holds the case called ``name``, and the case."""
+    for pack in packs:
+        for case in pack.index.cases:
+            if case.name == name:
+                return pack, case
+    return None
 
 
 def write_reference(path: Path, index: ReferenceIndex, tensors: Mapping[str, Any]) -> None:

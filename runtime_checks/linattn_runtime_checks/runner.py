@@ -18,7 +18,7 @@ from linattn_runtime_checks.judge import judge
 from linattn_runtime_checks.latency import measure
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.progress import progress
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, open_reference
+from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, holder, open_reference
 from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
 from linattn_runtime_checks.runtimes.base import Runtime
@@ -109,16 +109,20 @@ def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Rep
 def _blame(jobs: Sequence[Job], report: Report) -> None:
     """Say of every result with wrong numbers what departs first."""
     artifacts = {job.artifact.id: job.artifact for job in jobs}
-    packs = {job.artifact.id: job.packs[0] for job in jobs}
+    packs = {job.artifact.id: job.packs for job in jobs}
     results = {a.id: (artifacts[a.id], a.runtimes) for a in report.artifacts if a.id in artifacts}
     for artifact, runs in results.values():
         for run in runs:
             failing = smallest_failing(run.cases)
             if failing is not None:
-                with open_reference(Path(packs[artifact.id])) as reference:
-                    stored = [case for case in reference.index.cases if case.name == failing.case]
-                if stored:
-                    run.blame = climb(artifact, run, stored[0], results).message
+                with ExitStack() as stack:
+                    opened = [
+                        stack.enter_context(open_reference(Path(path)))
+                        for path in packs[artifact.id]
+                    ]
+                    found_in = holder(opened, failing.case)
+                if found_in is not None:
+                    run.blame = climb(artifact, run, found_in[1], results).message
 
 
 def _job(

@@ -8,7 +8,7 @@ from linattn_runtime_checks.blame.optimizers import blame_optimizers, output_fai
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Reference
+from linattn_runtime_checks.reference import Case, Reference, holder
 from linattn_runtime_checks.report.model import CaseResult, Located, RuntimeResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
 from linattn_runtime_checks.verdict import compare
@@ -24,7 +24,9 @@ def smallest_failing(cases: Sequence[CaseResult]) -> CaseResult | None:
     return min(wrong, key=lambda case: (case.batch * case.sequence, case.case), default=None)
 
 
-def locate(result: RuntimeResult, artifact: Artifact, reference: Reference, path: Path) -> None:
+def locate(
+    result: RuntimeResult, artifact: Artifact, packs: Sequence[Reference], path: Path
+) -> None:
     """Set ``departure`` and ``optimizers`` of a result with wrong numbers.
 
     Nothing is set without the onnx package, or where the pack holds no fingerprints.
@@ -32,7 +34,7 @@ def locate(result: RuntimeResult, artifact: Artifact, reference: Reference, path
     Args:
         result: of ONNX Runtime on ``artifact``.
         artifact: its manifest entry.
-        reference: its golden pack.
+        packs: its golden packs; the first is the one that was built with it.
         path: of the file.
     """
     failing = smallest_failing(result.cases)
@@ -42,22 +44,23 @@ def locate(result: RuntimeResult, artifact: Artifact, reference: Reference, path
         import onnx
     except ImportError:
         return
-    known = reference.index.fingerprints.get(artifact.variant)
+    known = packs[0].index.fingerprints.get(artifact.variant)
+    found_in = holder(packs, failing.case)
     try:
         if known is not None:
-            inputs = reference.inputs(reference.case(known.case))
+            inputs = packs[0].inputs(packs[0].case(known.case))
             found = first_departing_node(onnx.load(path), inputs, known.nodes)
             if found is not None:
                 result.departure = Located(name=found.node, message=found.message)
         off = [c for c in result.cases if c.case == failing.case and c.mode == "optimizer-off"]
-        if off and off[0].code not in WRONG:
-            _optimizer(result, artifact, reference, path, reference.case(failing.case))
+        if off and off[0].code not in WRONG and found_in is not None:
+            _optimizer(result, artifact, *found_in, path)
     except (RunFailed, ExportError) as error:
         result.departure = Located(name="", message=f"the nodes cannot be compared: {error}")
 
 
 def _optimizer(
-    result: RuntimeResult, artifact: Artifact, reference: Reference, path: Path, case: Case
+    result: RuntimeResult, artifact: Artifact, reference: Reference, case: Case, path: Path
 ) -> None:
     expected = reference.outputs(case)
 

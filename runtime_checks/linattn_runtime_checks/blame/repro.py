@@ -7,6 +7,7 @@ the one sequence of its batch that is wrong, where it is wrong alone too.
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from linattn_runtime_checks import environment
 from linattn_runtime_checks.blame.locate import WRONG, smallest_failing
 from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Reference
+from linattn_runtime_checks.reference import Case, Reference, holder
 from linattn_runtime_checks.report.model import RuntimeResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
 from linattn_runtime_checks.verdict import K, compare
@@ -86,7 +87,7 @@ def write_repro(
     folder: Path,
     result: RuntimeResult,
     artifact: Artifact,
-    reference: Reference,
+    packs: Sequence[Reference],
     session: Session,
     path: Path,
 ) -> Path | None:
@@ -96,7 +97,7 @@ def write_repro(
         folder: to write below.
         result: of ``artifact`` on one runtime.
         artifact: its manifest entry.
-        reference: its golden pack.
+        packs: its golden packs.
         session: opened in the mode that users run.
         path: of the artifact.
 
@@ -104,9 +105,10 @@ def write_repro(
         The folder of this repro, None if no stored case is wrong in that mode.
     """
     failing = smallest_failing([case for case in result.cases if case.mode in _USUAL])
-    if failing is None:
+    found_in = None if failing is None else holder(packs, failing.case)
+    if failing is None or found_in is None:
         return None
-    case = reference.case(failing.case)
+    reference, case = found_in
     inputs, expected = reference.inputs(case), reference.outputs(case)
     try:
         got = session.run(inputs)
