@@ -25,8 +25,9 @@ import torch
 from linattn import METHODS
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.golden import moved, run_double, sensitivity_of
+from linattn_export.golden import run_double, sensitivity_of
 from linattn_export.inputs import draw
+from linattn_export.perturb import moved
 from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject, make_subjects
 from linattn_runtime_checks import environment

@@ -94,7 +94,7 @@ def test_equal_seeds_give_equal_packs(small_folder: Path, tmp_path: Path) -> Non
     bytes_of = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-        found = write_live_packs(small_folder, manifest, packs, 11, tmp_path / name)
+        found = write_live_packs(small_folder, manifest, packs, [11], tmp_path / name)
         bytes_of.append(found[packs[0]][0].read_bytes())
     assert bytes_of[0] == bytes_of[1]
 

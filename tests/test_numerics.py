@@ -7,7 +7,15 @@ from torch.testing import assert_close
 
 from linattn import METHODS
 from linattn.methods.softmax import SoftmaxAttention, SoftmaxConfig
-from linattn.numerics import column_mask, elu_plus_one, lower_masked, unit_rows, widen, zero_masked
+from linattn.numerics import (
+    column_mask,
+    elu_plus_one,
+    lower_masked,
+    token_sum,
+    unit_rows,
+    widen,
+    zero_masked,
+)
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -191,3 +199,12 @@ def test_efficient_does_not_overflow_where_exp_would() -> None:
     x = 200 + normal(5, 4, dtype=torch.float32)
     assert x.exp().isinf().all()
     assert attend("efficient", x, x, torch.ones(5, 2)).isfinite().all()
+
+
+def test_a_token_sum_is_as_exact_at_any_length() -> None:
+    """One row of ones, and a plain sum in ONNX Runtime, add up row after row."""
+    for n in (512, 16384):
+        x = torch.randn(2, n, 16, generator=torch.Generator().manual_seed(n))
+        exact = x.double().sum(dim=-2, keepdim=True)
+        error = torch.linalg.vector_norm(token_sum(x) - exact) / torch.linalg.vector_norm(exact)
+        assert error < 8e-7

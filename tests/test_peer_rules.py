@@ -17,6 +17,7 @@ from benchmarks.peers.measure import SEEDS, bench_of, in_onnx_runtime, measure
 from benchmarks.peers.page import PAGE, render
 from benchmarks.peers.rules import OWN, PEERS, real_polygraphy
 from benchmarks.peers.settings import LENGTHS, SETTINGS, Setting
+from linattn_runtime_checks.verdict import K
 
 NAN = float("nan")
 
@@ -161,13 +162,34 @@ def test_the_shortest_length_gives_the_committed_verdicts(setting: Setting, resu
         assert row["code"] == committed["code"]
 
 
-@pytest.mark.parametrize(("kind", "reduced"), [("ReduceSum", True), ("product", False)])
-def test_sums_are_exported_as_the_page_says(kind: str, reduced: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reduced", "joined"),
+    [("ReduceSum", True, False), ("one row", False, False), (sums.KEPT, False, True)],
+)
+def test_sums_are_exported_as_the_page_says(
+    kind: str, reduced: bool, joined: bool, tmp_path: Path
+) -> None:
     path = tmp_path / "model.onnx"
-    with sums.KINDS[kind]():
+    with sums.summed(kind):
         in_onnx_runtime(sums.SETTING.subject(), path)
     operators = {node.op_type for node in onnx.load(path).graph.node}
-    assert ("ReduceSum" in operators) is reduced
+    assert ("ReduceSum" in operators, "Concat" in operators) == (reduced, joined)
+
+
+def test_eight_rows_are_what_the_page_says(result: Any) -> None:
+    def median(kind: str, length: int, key: str) -> float:
+        group = [r[key] for r in result["sums"] if (r["sum"], r["length"]) == (kind, length)]
+        return float(np.median(group))
+
+    def growth(kind: str, key: str) -> float:
+        return median(kind, sums.LENGTHS[-1], key) / median(kind, sums.LENGTHS[0], key)
+
+    assert growth("ReduceSum", "ONNX Runtime") > 1.5
+    assert growth("one row", "eager") > 1.5
+    assert growth(sums.KEPT, "eager") < 1.3 > growth(sums.KEPT, "ONNX Runtime")
+    for row in result["sums"]:
+        if row["sum"] == sums.KEPT:
+            assert max(row["multiple"], row["by ReduceSum's yardstick"]) < K
 
 
 def test_sums_were_measured_for_every_kind_length_and_seed(result: Any) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
-from linattn_export.families import applicable
+from linattn_export.families import Directions, applicable
 from linattn_export.variants import Range, make_variants
 from linattn_models import InputSpec
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
@@ -84,3 +84,11 @@ def test_a_mask_adds_its_families_to_every_variant() -> None:
     for family in ("right-padding", "left-padding", "one-empty", "one-token"):
         lengths = {plan.sequence for plan in plans if plan.family == family}
         assert lengths == {37, 128, 512, 1024}
+
+
+def test_the_default_pack_stays_in_its_budget() -> None:
+    """Of 12 bytes for each number of each token: 36 MiB at the default width of 256."""
+    directed: Directions = {"negative-features": {}, "near-zero-denominator": {}}
+    families = applicable(SPECS[:1], mask=False, directions=directed)
+    stored = sum(plan.stored * plan.sequence for plan in plan_cases(DEFAULT, families))
+    assert stored <= 12_288

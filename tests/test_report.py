@@ -145,6 +145,8 @@ def test_what_was_not_judged_is_said_and_nothing_judged_is_unverified() -> None:
     some = report(artifact("softmax"), artifact("elu", judged=False))
     assert some.exit_code is ExitCode.PASS
     assert "1 were not judged" in render(some)
+    assert "NOT JUDGED" not in render(some), "of a runtime that was not asked for"
+    some.left_out = {"ort-cuda": "no CUDAExecutionProvider"}
     assert "NOT JUDGED" in render(some)
     none = report(artifact("elu", judged=False))
     assert none.exit_code is ExitCode.UNVERIFIED

@@ -80,7 +80,10 @@ def plan_cases(variants: list[Variant], families: list[Family]) -> list[CasePlan
 
 
 def live_cases(
-    variants: list[Variant], families: list[Family], chance: random.Random
+    variants: list[Variant],
+    families: list[Family],
+    chance: random.Random,
+    longest: int = MAX_TOKENS_PER_CASE,
 ) -> list[CasePlan]:
     """Cases at lengths and batches that no build has stored, and every family once more.
 
@@ -88,15 +91,19 @@ def live_cases(
         variants: of one model and method.
         families: that make sense for the model, besides ``normal``.
         chance: source of lengths and batches.
+        longest: no case has more tokens; a variant whose lengths are all above gets none.
     """
     plans: dict[str, CasePlan] = {}
     for variant in variants:
-        low, high = variant.sequence.low, variant.sequence.high
-        lengths = {low} if low == high else {variant.sequence.clamp(high - 1)}
+        low, high = variant.sequence.low, min(variant.sequence.high, longest)
+        if low > high:
+            continue
+        lengths = {low} if low == high else {max(high - 1, low)}
         while len(lengths) < min(_LIVE_LENGTHS, high - low + 1):
             lengths.add(round(math.exp(chance.uniform(math.log(low), math.log(high)))))
         for length in sorted(lengths):
-            batch = chance.randint(variant.batch.low, _largest(variant.batch, length))
+            most = min(_largest(variant.batch, length), max(longest // length, variant.batch.low))
+            batch = chance.randint(variant.batch.low, most)
             stored = _stored(batch, length)
             plan = CasePlan(family="normal", stored=stored, sequence=length, batches=(batch,))
             plans[plan.name] = plan

@@ -1,8 +1,6 @@
 """Makes the golden pack of a subject: inputs, float64 outputs, and what rounding costs on each."""
 
-import copy
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from torch.export import ExportedProgram
 from linattn_export.cases import CasePlan, plan_cases
 from linattn_export.fingerprints import fingerprints
 from linattn_export.inputs import draw
+from linattn_export.perturb import PERTURBED_RUNS, moved_inputs
 from linattn_export.subject import Subject
 from linattn_export.variants import Variant
 from linattn_runtime_checks.reference import (
@@ -29,7 +28,7 @@ from linattn_runtime_checks.verdict import ZERO, Error, error_of
 
 # Runs moved by rounding. One is enough for a long sequence: the largest of thousands of rows is
 # an extreme value already.
-_PERTURBED_RUNS, _PERTURBED_RUNS_LONG, _LONG = 3, 1, 1024
+_PERTURBED_RUNS_LONG, _LONG = 1, 1024
 OUTPUT = "output"
 _FINGERPRINT_LENGTH = 17
 
@@ -51,7 +50,6 @@ def write_golden(
         programs: name of a variant to its captured program, for the fingerprints of its nodes.
     """
     reference = subject.double()
-    perturbed = [moved(reference, subject.dtype, run) for run in range(_PERTURBED_RUNS)]
     eager = subject.eager()
     tensors: dict[str, Any] = {}
     cases: list[Case] = []
@@ -63,7 +61,9 @@ def write_golden(
         inputs = _draw(subject, plan)
         expected = run_double(reference, inputs)
         eager_error = _eager_error(eager(inputs).numpy(), expected)
-        sensitivity = sensitivity_of(perturbed[: _runs(plan)], inputs, expected, subject.dtype)
+        sensitivity = sensitivity_of(
+            subject.perturbed[: _runs(plan)], inputs, expected, subject.dtype
+        )
         for name, tensor in inputs.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
         tensors[f"{plan.name}/output/{OUTPUT}"] = expected
@@ -95,7 +95,7 @@ def _eager_error(actual: Any, expected: Any) -> Error:
 
 
 def _runs(plan: CasePlan) -> int:
-    return _PERTURBED_RUNS_LONG if plan.sequence > _LONG else _PERTURBED_RUNS
+    return _PERTURBED_RUNS_LONG if plan.sequence > _LONG else PERTURBED_RUNS
 
 
 def sensitivity_of(
@@ -150,33 +150,6 @@ def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error, prefix: str) 
         )
         for batch in plan.batches
     ]
-
-
-def moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
-    """A copy with every weight moved by up to one rounding unit of ``dtype``."""
-    copied = copy.deepcopy(module)
-    with torch.no_grad():
-        for name, tensor in copied.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(_move(tensor, dtype, f"{run}/weights/{name}"))
-    return copied
-
-
-def moved_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
-    """Inputs in float64, each number moved by up to one rounding unit of ``dtype``."""
-    return {
-        name: _move(t.double(), dtype, f"{run}/input/{name}") if t.is_floating_point() else t
-        for name, t in inputs.items()
-    }
-
-
-def _move(tensor: Tensor, dtype: torch.dtype, key: str) -> Tensor:
-    generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
-    limits = torch.finfo(dtype)
-    draw = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
-    # Below the smallest normal number the distance of neighbours no longer shrinks.
-    unit = torch.clamp(tensor.abs(), min=limits.smallest_normal) * (limits.eps / 2)
-    return torch.where(tensor == 0, tensor, tensor + (2 * draw - 1) * unit)
 
 
 def _known(

@@ -14,20 +14,26 @@ from linattn_export.variants import Range, Variant
 from linattn_models import MODELS, ModelOptions
 from linattn_runtime_checks.errors import UsageError
 from linattn_runtime_checks.manifest import Artifact, Manifest
-from linattn_runtime_checks.reference import Reference, open_reference
+from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, Reference, open_reference
 
 
 def write_live_packs(
-    folder: Path, manifest: Manifest, packs: Sequence[str], seed: int, place: Path
+    folder: Path,
+    manifest: Manifest,
+    packs: Sequence[str],
+    seeds: Sequence[int],
+    place: Path,
+    longest: int = MAX_TOKENS_PER_CASE,
 ) -> dict[str, list[Path]]:
-    """Write one more pack for each of ``packs``, at lengths and batches drawn from ``seed``.
+    """Write more packs for each of ``packs``, one for each seed.
 
     Args:
         folder: of the manifest.
         manifest: its contents.
         packs: paths of golden packs, as the manifest has them.
-        seed: of inputs, lengths and batches.
+        seeds: of inputs, lengths and batches.
         place: folder to write to.
+        longest: no case has more tokens.
 
     Returns:
         The path of each pack to the new ones.
@@ -41,11 +47,14 @@ def write_live_packs(
         if not artifacts:
             continue  # nothing to run it on
         with open_reference(folder / path) as reference:
-            subject = subject_of(path, reference, artifacts, seed)
-        plans = live_cases(subject.variants, subject.families, random.Random(seed + number))
-        target = place / f"live-{number}.safetensors"
-        write_golden(subject, target, plans)
-        found[path] = [target]
+            subject = subject_of(path, reference, artifacts, seeds[0])
+        found[path] = []
+        for seed in seeds:
+            chance = random.Random(seed + number)
+            plans = live_cases(subject.variants, subject.families, chance, longest)
+            target = place / f"live-{number}-{seed}.safetensors"
+            write_golden(subject.reseeded(seed), target, plans)
+            found[path].append(target)
     return found
 
 

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from linattn import METHODS, MethodError, at_length
 from linattn_export.families import Directions, Family, applicable
+from linattn_export.perturb import PERTURBED_RUNS, moved
 from linattn_export.request import BuildRequest
 from linattn_export.variants import Range, Variant, make_variants, parse_range
 from linattn_export.weights import load_weights
@@ -86,6 +87,19 @@ class Subject:
     def double(self) -> nn.Module:
         """The entry for any length in float64: the reference."""
         return self.model.entry(copy.deepcopy(self.module).double(), self.mask, 0).eval()
+
+    @cached_property
+    def perturbed(self) -> list[nn.Module]:
+        """Float64 references whose weights were moved by rounding; see golden.py."""
+        reference = self.double()
+        return [moved(reference, self.dtype, run) for run in range(PERTURBED_RUNS)]
+
+    def reseeded(self, seed: int) -> "Subject":
+        """The same with inputs of another seed; what does not depend on it is kept."""
+        other = replace(self, seed=seed)
+        for name in ("perturbed", "directions"):
+            other.__dict__[name] = getattr(self, name)
+        return other
 
     def eager(self) -> Callable[[dict[str, Tensor]], Tensor]:
         """The live entry as a function of inputs by name."""

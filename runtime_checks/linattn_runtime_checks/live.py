@@ -53,4 +53,4 @@ def live_packs(
     damaged = damaged_files(folder, manifest)
     with tempfile.TemporaryDirectory(prefix="linattn-live-") as temporary:
         whole = [file.path for file in manifest.references if file.path not in damaged]
-        yield write(folder, manifest, whole, chosen, Path(temporary))
+        yield write(folder, manifest, whole, [chosen], Path(temporary))

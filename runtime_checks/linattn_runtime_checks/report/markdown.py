@@ -1,6 +1,7 @@
 """``report.md``."""
 
 from linattn_runtime_checks.report.blame import blame_lines
+from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
@@ -31,6 +32,7 @@ def render(report: Report) -> str:
         artifact_table(report),
         task_table(report),
         crossover_table(report),
+        family_table(report),
         cost_table(report),
         latency_table(report, dynamic_only=False),
         session_table(report) if report.latency is not None else None,

@@ -27,7 +27,10 @@ class Table:
 
 def artifact_table(report: Report) -> Table:
     """Per artifact: size, verdict, error, and latency at its longest length."""
-    rows = [_artifact_row(artifact, report.latency) for artifact in report.artifacts]
+    chosen = "not asked for" in report.left_out.values()
+    # What the runtimes that were asked for do not run is counted in the last line.
+    shown = [a for a in report.artifacts if not (chosen and _unjudged(a))]
+    rows = [_artifact_row(artifact, report.latency) for artifact in shown]
     headings = (
         "artifact", "size", "params", "nodes", "verdict", "x rounding", "worst rel",
         "verified", "p50 / p90 ms",
@@ -141,10 +144,14 @@ def task_table(report: Report) -> Table | None:
     )
 
 
+def _unjudged(artifact: ArtifactResult) -> bool:
+    """Whether no runtime compared it, and nothing is wrong with it beside that."""
+    findings = [*artifact.findings, *(f for r in artifact.runtimes for f in r.findings)]
+    return not artifact.judged and all(f.code is Code.NOT_JUDGED for f in findings)
+
+
 def _artifact_row(artifact: ArtifactResult, latency: LatencyTable | None) -> tuple[str, ...]:
-    alone = all(finding.code is Code.NOT_JUDGED for finding in artifact.findings)
-    unjudged = not artifact.judged and not artifact.runtimes and alone
-    verdict = "NOT JUDGED" if unjudged else artifact.exit_code.name
+    verdict = "NOT JUDGED" if _unjudged(artifact) else artifact.exit_code.name
     verified = artifact.verified_sequence
     return (
         artifact.id,

@@ -6,6 +6,7 @@ from pathlib import Path
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.report.blame import blame_lines
+from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
@@ -39,6 +40,7 @@ def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
             artifact_table(report),
             latency_table(report, dynamic_only=not verbose),
             crossover_table(report),
+            family_table(report),
             cost_table(report),
             task_table(report),
         )
@@ -50,7 +52,7 @@ def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
                 console.print(f"[dim]{table.note}{more}[/dim]\n")
         for line in left_out(report):
             console.print(f"not used: {line}", markup=False, soft_wrap=True)
-    _show_findings(report, console.print)
+    _show_findings(report, console.print, notes=not quiet)
     style = _STYLES.get(report.verdict, "red")
     console.print(
         f"[bold {style}]{report.verdict}[/bold {style}]  {summary(report)}, {report.seconds:.0f} s"
@@ -110,11 +112,11 @@ def _coloured(cell: str) -> str:
     return f"[{style}]{cell}[/{style}]"
 
 
-def _show_findings(report: Report, show_line: object) -> None:
+def _show_findings(report: Report, show_line: object, *, notes: bool) -> None:
     assert callable(show_line)
     everything = report.all_findings()
     findings = [finding for finding in everything if finding.exit_code is not ExitCode.PASS]
-    notes = len(everything) - len(findings)
+    noted = len(everything) - len(findings)
     # The table and the last line say it of every artifact.
     findings = [finding for finding in findings if finding.code is not Code.NOT_JUDGED]
     for finding in findings[:_SHOWN_FINDINGS]:
@@ -124,5 +126,5 @@ def _show_findings(report: Report, show_line: object) -> None:
     lines = blame_lines(report)
     for line in lines[:_SHOWN_FINDINGS]:
         show_line(line, markup=False, soft_wrap=True)
-    if notes:
-        show_line(f"{notes} notes that fail nothing, such as precision_lost; --json prints them")
+    if notes and noted:
+        show_line(f"{noted} notes that fail nothing, such as precision_lost; --json prints them")
