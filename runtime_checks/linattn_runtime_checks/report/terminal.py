@@ -1,6 +1,7 @@
 """The report on a terminal, on stderr."""
 
 import shlex
+from collections import Counter
 from pathlib import Path
 
 from linattn_runtime_checks.codes import Code
@@ -20,6 +21,7 @@ from linattn_runtime_checks.report.tables import (
 )
 
 _STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
+_TEXT = ("runtime", "variant", "verdict", "from", "what", "mostly seen as", "tensors")
 _SHOWN_FINDINGS = 20
 WIDTH_ELSEWHERE = 140
 _DISPENSABLE = (
@@ -96,7 +98,7 @@ def draw(table: Table) -> object:
 
     drawn = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, heading in enumerate(table.headings):
-        text = index == 0 or heading in ("runtime", "variant", "verdict", "from")
+        text = index == 0 or heading in _TEXT
         drawn.add_column(heading, justify="left" if text else "right", no_wrap=True)
     for row in table.rows:
         cells = [_coloured(cell) for cell in row]
@@ -116,7 +118,7 @@ def _show_findings(report: Report, show_line: object, *, notes: bool) -> None:
     assert callable(show_line)
     everything = report.all_findings()
     findings = [finding for finding in everything if finding.exit_code is not ExitCode.PASS]
-    noted = len(everything) - len(findings)
+    noted = Counter(f.code for f in everything if f.exit_code is ExitCode.PASS)
     # The table and the last line say it of every artifact.
     findings = [finding for finding in findings if finding.code is not Code.NOT_JUDGED]
     for finding in findings[:_SHOWN_FINDINGS]:
@@ -127,4 +129,5 @@ def _show_findings(report: Report, show_line: object, *, notes: bool) -> None:
     for line in lines[:_SHOWN_FINDINGS]:
         show_line(line, markup=False, soft_wrap=True)
     if notes and noted:
-        show_line(f"{noted} notes that fail nothing, such as precision_lost; --json prints them")
+        counts = ", ".join(f"{count} {code}" for code, count in sorted(noted.items()))
+        show_line(f"notes, which fail nothing: {counts}; --json prints them")
