@@ -154,3 +154,17 @@ def test_the_first_rung_that_departs(
         "eager", "exported program", "torchscript", "onnx", "optimizer", "provider",
     ]  # fmt: skip
     assert "not run here: exported program, torchscript" in found.message or first == "eager"
+    assert ("TF32" in found.message) == (first == "provider")
+
+
+def test_tf32_that_the_environment_forces_is_named(
+    small_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    (artifact,) = [a for a in read(small_folder).artifacts if a.id == DYNAMIC]
+    modes = ("optimizer-off", "optimizer-on")
+    cpu = RuntimeResult(runtime="ort-cpu", cases=[outcome(mode, Code.PASS) for mode in modes])
+    cuda = RuntimeResult(runtime="ort-cuda", cases=[outcome("optimizer-on", Code.PARITY_EXCEEDED)])
+    results = {artifact.id: (artifact, [cpu, cuda])}
+    found = climb(artifact, cuda, stored_case(1e-7, 1e-7), results)
+    assert "TF32 is forced on by NVIDIA_TF32_OVERRIDE=1: unset it" in found.message

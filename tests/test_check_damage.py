@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnxruntime
 import pytest
 import torch
+from onnx.external_data_helper import set_external_data
 
 from conftest import CallCli
 from folders import (
@@ -146,3 +148,28 @@ def test_a_file_that_does_not_load(folder_copy: Path, call_cli: CallCli) -> None
     assert codes(report_of(done), DYNAMIC) == {"load_failed"}
     assert f"{DYNAMIC} on ort-cpu" in done.stderr
     assert len(judged(report_of(done))) == 3
+
+
+@pytest.mark.parametrize("place", ["weights.bin", "../../../../outside.bin", "/outside.bin"])
+def test_weights_in_a_file_that_has_no_hash_are_refused(
+    place: str, folder_copy: Path, call_cli: CallCli
+) -> None:
+    """Beside the model they load, and could be anybody's; elsewhere they are not ours at all."""
+
+    def move_out(model: onnx.ModelProto) -> None:
+        tensor = max(model.graph.initializer, key=lambda tensor: len(tensor.raw_data))
+        content = tensor.raw_data
+        (folder_copy / DYNAMIC / "weights.bin").write_bytes(content)
+        set_external_data(tensor, place, offset=0, length=len(content))
+        tensor.ClearField("raw_data")
+
+    path = folder_copy / ONNX
+    model = onnx.load(path)
+    move_out(model)
+    path.write_bytes(model.SerializeToString())
+    restamp(folder_copy, DYNAMIC)
+    only(folder_copy, DYNAMIC)
+    done = call_cli(CHECK, folder_copy, *QUICK, "--json")
+    assert done.returncode == 3
+    assert codes(report_of(done), DYNAMIC) == {"load_failed"}
+    assert "keeps tensors in another file, which the manifest does not vouch for" in done.stderr

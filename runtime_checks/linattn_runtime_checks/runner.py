@@ -162,6 +162,7 @@ def _blank(artifact: Artifact) -> ArtifactResult:
         parameters=artifact.parameters,
         nodes=artifact.nodes,
         declared_sequence=artifact.axis("sequence").declared,
+        declared_batch=artifact.axis("batch").declared,
     )
 
 

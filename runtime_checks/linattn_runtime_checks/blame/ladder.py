@@ -10,6 +10,7 @@
 Every rung ran the same inputs; a rung departs if it is further from float64 than rounding explains.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
@@ -112,6 +113,15 @@ def _of_case(run: RuntimeResult, case: Case, mode: str | None) -> CaseResult | N
     return None
 
 
+def _tf32(failed: RuntimeResult) -> str:
+    """The last rung below the provider: products of float32 with 10 bits of mantissa."""
+    forced = os.environ.get("NVIDIA_TF32_OVERRIDE")
+    if forced == "1":
+        return "TF32 is forced on by NVIDIA_TF32_OVERRIDE=1: unset it"
+    state = failed.placement.tf32 if failed.placement is not None else None
+    return {True: "TF32 is on", False: "TF32 is off", None: "the state of TF32 is not known"}[state]
+
+
 def _message(steps: list[Step], first: Step | None, failed: RuntimeResult) -> str:
     if first is None:
         return "no rung departs on this case alone"
@@ -124,6 +134,8 @@ def _message(steps: list[Step], first: Step | None, failed: RuntimeResult) -> st
         text += f"; not run here: {', '.join(missing)}"
     if failed.departure is not None:
         text += f"; node: {failed.departure.message}"
+    if first.rung == "provider":
+        text += f"; {_tf32(failed)}"
     if failed.optimizers is not None:
         text += f"; optimiser: {failed.optimizers.message}"
     return text

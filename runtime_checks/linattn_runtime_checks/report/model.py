@@ -138,6 +138,7 @@ class ArtifactResult(BaseModel):
     parameters: int
     nodes: int | None
     declared_sequence: tuple[int, int]
+    declared_batch: tuple[int, int] | None = None
     verified_sequence: tuple[int, int] | None = None
     verified_batch: tuple[int, int] | None = None
     lengths: list[int] = []

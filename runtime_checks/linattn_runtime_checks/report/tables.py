@@ -33,12 +33,13 @@ def artifact_table(report: Report) -> Table:
     rows = [_artifact_row(artifact, report.latency) for artifact in shown]
     headings = (
         "artifact", "size", "params", "nodes", "verdict", "x rounding", "worst rel",
-        "verified", "p50 / p90 ms",
+        "declared", "verified", "batches", "p50 / p90 ms",
     )  # fmt: skip
     note = (
         "x rounding: largest error as a multiple of what rounding costs on that input (at most 4 "
-        "passes); worst rel: largest relative error of a row against float64; verified: lengths "
-        "that were run; latency at the longest length of the artifact"
+        "passes); worst rel: largest relative error of a row against float64; declared, verified: "
+        "lengths that the file promises, and that were run (how many); batches: verified of those "
+        "declared; latency at the longest length of the artifact"
     )
     return Table(title="Artifacts", headings=headings, rows=rows, note=note)
 
@@ -161,9 +162,19 @@ def _artifact_row(artifact: ArtifactResult, latency: LatencyTable | None) -> tup
         verdict,
         "-" if artifact.multiple is None else f"{artifact.multiple:.2f}",
         "-" if artifact.row_error is None else f"{artifact.row_error:.1e}",
+        _span(artifact.declared_sequence),
         "-" if verified is None else f"{_span(verified)} ({len(artifact.lengths)})",
+        _batches(artifact),
         _longest(artifact, latency),
     )
+
+
+def _batches(artifact: ArtifactResult) -> str:
+    if artifact.verified_batch is None:
+        return "-"
+    verified, declared = artifact.verified_batch, artifact.declared_batch
+    text = _span(verified)
+    return text if declared in (None, verified) else f"{text} of {_span(declared)}"
 
 
 def _longest(artifact: ArtifactResult, latency: LatencyTable | None) -> str:

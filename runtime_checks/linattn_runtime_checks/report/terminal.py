@@ -25,8 +25,8 @@ _TEXT = ("runtime", "variant", "verdict", "from", "what", "mostly seen as", "ten
 _SHOWN_FINDINGS = 20
 WIDTH_ELSEWHERE = 140
 _DISPENSABLE = (
-    "nodes", "params", "first ms", "worst rel", "size", "images", "variant", "verified",
-    "float64 PyTorch's", "/ softmax", "memory", "/ eager", "p50 / p90 ms",
+    "nodes", "params", "declared", "batches", "first ms", "worst rel", "size", "images",
+    "variant", "verified", "float64 PyTorch's", "/ softmax", "memory", "/ eager", "p50 / p90 ms",
 )  # fmt: skip
 
 

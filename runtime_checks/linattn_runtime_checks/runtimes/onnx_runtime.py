@@ -22,6 +22,8 @@ _DTYPES = {
     "tensor(int64)": "int64",
     "tensor(bool)": "bool",
 }
+# How protobuf writes the name of the file that holds a tensor outside of the model.
+_EXTERNAL = b"\x0a\x08location\x12"
 # A model of one Add, opset 14, IR 7: opening it shows whether a provider really starts.
 _PROBE = bytes.fromhex(
     "080712003a390a0e0a01780a01781201792203416464120570726f62655a0f0a0178120a0a080801"
@@ -37,6 +39,7 @@ class OrtSession:
     ) -> None:
         import onnxruntime as ort
 
+        _refuse_external_data(path)
         settings = ort.SessionOptions()
         settings.graph_optimization_level = getattr(
             ort.GraphOptimizationLevel, _LEVELS[options.mode]
@@ -79,6 +82,19 @@ class OrtSession:
     def providers(self) -> list[str]:
         """See Session."""
         return list(self.session.get_providers())
+
+
+def _refuse_external_data(path: Path) -> None:
+    """A side file has no hash in the manifest: its weights could be anybody's.
+
+    Raises:
+        ExportError: the file keeps tensors elsewhere.
+    """
+    if path.is_file() and _EXTERNAL in path.read_bytes():
+        raise ExportError(
+            f"{path.name} keeps tensors in another file, which the manifest does not vouch for; "
+            "save it as one file (onnx.save with save_as_external_data=False) and build again"
+        )
 
 
 def require_provider(asked: str, got: list[str]) -> None:
