@@ -55,10 +55,10 @@ def report_of(done: Outcome) -> Document:
 
 
 def codes(report: Document, name: str) -> set[str]:
-    """The codes of all findings about one artifact."""
+    """The codes of all findings about one artifact that are more than notes."""
     found = entry(report, name)
     findings = found["findings"] + [f for r in found["runtimes"] for f in r["findings"]]
-    return {finding["code"] for finding in findings}
+    return {finding["code"] for finding in findings if finding["exit_code"]}
 
 
 def judged(report: Document) -> set[str]:
