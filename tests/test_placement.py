@@ -55,3 +55,34 @@ def test_casts_and_copies_that_the_runtime_inserted_are_counted_once_a_node() ->
     events += [event("m", "MemcpyFromHost", CUDA), {"cat": "Session", "name": "x", "args": {}}]
     found = placement.read(events, CUDA, 1, True)
     assert (found.casts_inserted, found.copies, found.tf32) == (1, 1, True)
+
+
+def test_a_run_without_a_profile_proves_nothing() -> None:
+    class Session:
+        def run(self, names: object, inputs: object) -> None:
+            pass
+
+        def end_profiling(self) -> str:
+            return "/nowhere/profile.json"
+
+        def get_provider_options(self) -> dict[str, dict[str, str]]:
+            return {}
+
+    with pytest.raises(EnvironmentProblem, match="where the nodes ran cannot be proven"):
+        placement.prove(lambda prefix: Session(), {}, CUDA, 0)
+
+
+def test_no_number_is_taken_where_the_work_was_done_elsewhere(
+    folder_copy: Path, call_cli: CallCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(events: object, provider: str, casts: int, tf32: object) -> placement.Placement:
+        return real([event("a", "MatMul", "OtherExecutionProvider")], provider, casts, None)
+
+    real = placement.read
+    monkeypatch.setattr(placement, "read", elsewhere)
+    only(folder_copy, DYNAMIC)
+    done = call_cli(CHECK, folder_copy, *QUICK, "--in-process", "--json")
+    assert done.returncode == 4
+    (runtime,) = entry(report_of(done), DYNAMIC)["runtimes"]
+    assert runtime["cases"] == []
+    assert "MatMul ran elsewhere" in done.stderr

@@ -15,6 +15,7 @@ from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
 from linattn_runtime_checks.frozen import frozen_axes
 from linattn_runtime_checks.invariances import check_invariances
 from linattn_runtime_checks.isolation.job import Job
+from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.reference import Reference, open_reference
 from linattn_runtime_checks.report.model import CaseResult, Finding, RuntimeResult
 from linattn_runtime_checks.runtimes import RUNTIMES
@@ -41,22 +42,74 @@ def judge(job: Job, tell: Tell) -> RuntimeResult:
 def _judge(job: Job, runtime: Runtime, packs: Sequence[Reference], tell: Tell) -> RuntimeResult:
     artifact, path = job.artifact, Path(job.folder) / job.artifact.path
     result = RuntimeResult(runtime=runtime.name)
-    session: Session | None = None
     where = f"{artifact.id} on {runtime.name}"
+    try:
+        if job.fault is None:
+            _prove_placement(result, job, runtime, packs[0], path, tell)
+        session = _compare(result, job, runtime, packs, path, tell)
+    except (ExportError, EnvironmentProblem) as error:
+        loads = isinstance(error, ExportError)
+        code = Code.LOAD_FAILED if loads else Code.PROVIDER_FALLBACK
+        result.findings.append(Finding.of(code, f"{where}: {error}"))
+        return result
+    if all(case.code in _NOT_RUN for case in result.cases):
+        return result  # what follows would say the same again
+    _without_reference(result, artifact, packs[0], session, where, tell)
+    if job.fault is None and not job.last_mode_only and smallest_failing(result.cases):
+        tell("blame")
+        if artifact.format == "onnx":
+            locate(result, artifact, packs, path)
+        if job.repro is not None:
+            made = write_repro(Path(job.repro), result, artifact, packs, session, path)
+            result.repro = None if made is None else made.name
+    if job.measure_cost and job.fault is None:
+        tell("cost")
+        options = SessionOptions(mode=runtime.modes[-1], threads=job.threads)
+        opened = partial(runtime.open, path, artifact, options)
+        measure_cost(result, artifact, packs[0], runtime, path, opened, where)
+    return result
+
+
+def _prove_placement(
+    result: RuntimeResult,
+    job: Job,
+    runtime: Runtime,
+    reference: Reference,
+    path: Path,
+    tell: Tell,
+) -> None:
+    """First of all, so that no number is taken on a provider that was not asked for."""
+    cases = cases_for(job.artifact, reference)
+    if runtime.placed is None or not cases:
+        return
+    tell("placement of the nodes")
+    smallest = min(cases, key=lambda case: case.batch * case.sequence)
+    options = SessionOptions(mode=runtime.modes[-1], threads=job.threads)
+    try:
+        inputs = reference.inputs(smallest)
+        result.placement = runtime.placed(path, job.artifact, options, inputs)
+    except RunFailed:
+        pass  # the same case is run again among the others, and says so
+
+
+def _compare(
+    result: RuntimeResult,
+    job: Job,
+    runtime: Runtime,
+    packs: Sequence[Reference],
+    path: Path,
+    tell: Tell,
+) -> Session:
+    """Signature and all cases, in every mode; returns the session of the last one."""
+    artifact, where = job.artifact, f"{job.artifact.id} on {runtime.name}"
     static: set[str] = set()
     modes = runtime.modes[-1:] if job.last_mode_only else runtime.modes
     for mode in modes:
         tell(f"loading ({mode})")
         options = SessionOptions(mode=mode, threads=job.threads)
-        try:
-            session = runtime.open(path, artifact, options)
-            if job.fault is not None:
-                session = SESSION_FAULTS[job.fault].wrap(session, artifact)
-        except (ExportError, EnvironmentProblem) as error:
-            loads = isinstance(error, ExportError)
-            code = Code.LOAD_FAILED if loads else Code.PROVIDER_FALLBACK
-            result.findings.append(Finding.of(code, f"{where} ({mode}): {error}"))
-            return result
+        session = runtime.open(path, artifact, options)
+        if job.fault is not None:
+            session = SESSION_FAULTS[job.fault].wrap(session, artifact)
         signature = session.signature()
         if signature is not None and mode == modes[0]:
             result.findings += check_signature(artifact, signature)
@@ -69,23 +122,21 @@ def _judge(job: Job, runtime: Runtime, packs: Sequence[Reference], tell: Tell) -
         result.cases += cases
         result.findings += frozen_axes(artifact, cases, where, labelled_static=static)
         result.findings += _case_findings(where, cases)
-    assert session is not None  # every runtime has a mode
-    if all(case.code in _NOT_RUN for case in result.cases):
-        return result  # what follows would say the same again
-    if runtime.placed is not None and job.fault is None:
-        tell("placement of the nodes")
-        smallest = min(cases_for(artifact, packs[0]), key=lambda case: case.batch * case.sequence)
-        try:
-            inputs = packs[0].inputs(smallest)
-            result.placement = runtime.placed(path, artifact, options, inputs)
-        except EnvironmentProblem as error:
-            result.findings.append(Finding.of(Code.PROVIDER_FALLBACK, f"{where}: {error}"))
-            return result
-        except (RunFailed, ExportError) as error:
-            result.findings.append(Finding.of(Code.RUN_FAILED, f"{where}: placement: {error}"))
+    return session
+
+
+def _without_reference(
+    result: RuntimeResult,
+    artifact: Artifact,
+    reference: Reference,
+    session: Session,
+    where: str,
+    tell: Tell,
+) -> None:
+    """Invariances, refused lengths and held-out data."""
     tell("checks that need no reference")
     try:
-        result.checks = check_invariances(session, artifact, packs[0], result.cases)
+        result.checks = check_invariances(session, artifact, reference, result.cases)
     except RunFailed as error:
         result.findings.append(Finding.of(Code.RUN_FAILED, f"{where}: {error}"))
     for check in result.checks:
@@ -93,27 +144,15 @@ def _judge(job: Job, runtime: Runtime, packs: Sequence[Reference], tell: Tell) -
             message = f"{where}: {check.name}: {check.message}"
             result.findings.append(Finding.of(check.code, message))
     tell("other lengths")
-    refusal = check_refusal(session, artifact, packs[0])
+    refusal = check_refusal(session, artifact, reference)
     if refusal is not None:
         result.findings.append(refusal)
     tell("held-out data")
     try:
-        result.task = run_task(session, artifact, packs[0])
+        result.task = run_task(session, artifact, reference)
     except RunFailed as error:
         message = f"{where}: held-out data does not run: {error}"
         result.findings.append(Finding.of(Code.RUN_FAILED, message))
-    if job.fault is None and not job.last_mode_only and smallest_failing(result.cases):
-        tell("blame")
-        if artifact.format == "onnx":
-            locate(result, artifact, packs, path)
-        if job.repro is not None:
-            made = write_repro(Path(job.repro), result, artifact, packs, session, path)
-            result.repro = None if made is None else made.name
-    if job.measure_cost and job.fault is None:
-        tell("cost")
-        opened = partial(runtime.open, path, artifact, options)
-        measure_cost(result, artifact, packs[0], runtime, path, opened, where)
-    return result
 
 
 def _tell_case(tell: Tell, mode: str, name: str) -> None:

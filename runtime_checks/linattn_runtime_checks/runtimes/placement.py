@@ -61,8 +61,9 @@ def prove(open_profiled: Any, inputs: Tensors, provider: str, casts_in_file: int
         casts_in_file: Cast nodes that the file itself holds.
 
     Raises:
-        RunFailed: it does not run, or leaves no profile.
-        EnvironmentProblem: a product or softmax, or everything, ran on another provider.
+        RunFailed: it does not run.
+        EnvironmentProblem: a product or softmax, or everything, ran on another provider, or the
+            run left no profile to tell.
     """
     with tempfile.TemporaryDirectory(prefix="linattn-profile-") as folder:
         session = open_profiled(str(Path(folder) / "run"))
@@ -73,7 +74,10 @@ def prove(open_profiled: Any, inputs: Tensors, provider: str, casts_in_file: int
         try:
             events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise RunFailed(f"ONNX Runtime left no profile that can be read ({error})") from error
+            raise EnvironmentProblem(
+                f"where the nodes ran cannot be proven: ONNX Runtime left no profile that can be "
+                f"read ({error}); make room in the folder for temporary files"
+            ) from error
         tf32 = _tf32(session.get_provider_options().get(provider, {}))
     placement = read(events, provider, casts_in_file, tf32)
     require(placement)
