@@ -84,13 +84,13 @@ def test_masks() -> None:
 
 
 def test_layer_directions_do_what_they_say() -> None:
-    """Keys near -16 after the projection; queries and keys opposite, head by head."""
+    """Keys near -24 after the projection; queries and keys opposite, head by head."""
     request = BuildRequest(methods=("elu",), lengths=(), dynamic="1:40", d_model=64, heads=2)
     (subject,) = make_subjects(request)
     weight = subject.module.state_dict()["in_proj_weight"].double()
     query, key, _ = weight.chunk(3)
     negative = subject.directions["negative-features"]["hidden_states"]
-    assert (key @ negative).mean() == pytest.approx(-16, abs=2)
+    assert (key @ negative).mean() == pytest.approx(-24, abs=3)
     opposite = subject.directions["near-zero-denominator"]["hidden_states"]
     q, k = (query @ opposite).reshape(2, 32), (key @ opposite).reshape(2, 32)
     cosine = torch.nn.functional.cosine_similarity(q, k)

@@ -50,7 +50,7 @@ def test_every_fault_is_planted_and_rejected(masked_layers: Path, call_cli: Call
     assert all(each["lengths"] or each["codes"] for each in found["planted"])
     smallest = [each["relative_change"] for each in found["smallest"]]
     assert len(smallest) == 6
-    assert all(change is not None and change <= 1e-3 for change in smallest)
+    assert all(change is not None and change <= 3e-3 for change in smallest)
     assert f"of {len(planted)} kinds rejected, 0 false alarms" in done.stderr
 
 

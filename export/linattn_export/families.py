@@ -107,7 +107,7 @@ FAMILIES: dict[str, Family] = {
         Family(name="denormals", title="every second token subnormal", change=_denormals),
         Family(
             name=NEGATIVE_FEATURES,
-            title="key features near -16: elu + 1 near zero, relu zero",
+            title="key features near -24: elu + 1 near zero, relu zero",
             change=_same,
             directed=True,
             every_variant=True,

@@ -81,11 +81,11 @@ def _output_axes(module: nn.Module) -> tuple[str | int, ...]:
 
 
 def _directions(module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Keys at -16, where elu + 1 is 1e-7; keys opposite to the queries."""
+    """Keys at -24, where elu + 1 is 4e-11; keys opposite to the queries."""
     assert isinstance(module, Attention)
     ones = torch.ones(module.head_dim, dtype=torch.float64)
     return {
-        "negative-features": {"key": -16 * ones},
+        "negative-features": {"key": -24 * ones},
         "near-zero-denominator": {"query": ones, "key": -ones},
     }
 

@@ -70,12 +70,12 @@ def _output_axes(module: nn.Module) -> tuple[str | int, ...]:
 
 
 def _directions(module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Hidden states whose keys are all near -16, and such whose queries and keys are opposite."""
+    """Hidden states whose keys are all near -24, and such whose queries and keys are opposite."""
     assert isinstance(module, MultiHeadAttention)
     query, key, _ = module.in_proj_weight.detach().double().chunk(3)
     # Ridge regression: the exact solution of a random square system is huge.
     square = key.T @ key + 1e-3 * torch.eye(module.d_model, dtype=torch.float64)
-    negative = torch.linalg.solve(square, key.T @ torch.full((module.d_model,), -16.0).double())
+    negative = torch.linalg.solve(square, key.T @ torch.full((module.d_model,), -24.0).double())
     opposite = torch.linalg.svd(query + key).Vh[-1]  # the smallest |(W_q + W_k) x|
     return {
         "negative-features": {"hidden_states": negative},

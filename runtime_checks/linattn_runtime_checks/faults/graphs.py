@@ -82,8 +82,8 @@ GRAPH_FAULTS: dict[str, GraphFault] = {
         ),
         GraphFault(
             name="weight-x-1.001",
-            title="one weight times 1.001",
-            plant=mathematics.weight_moved(1.001),
+            title="one weight matrix times 1.001",
+            plant=mathematics.matrix_moved,
         ),
         GraphFault(
             name="projections-swapped",

@@ -96,16 +96,24 @@ def weight_transposed(graph: Graph, artifact: Artifact) -> bool:
     return True
 
 
+def matrix_moved(graph: Graph, artifact: Artifact) -> bool:
+    """The output projection, or Linformer's E, times 1.001."""
+    name = _output_projection(graph) or _largest_matrix(graph)
+    if name is None:
+        return False
+    value = graph.weights()[name]
+    graph.set_weight(name, value * value.dtype.type(1.001))
+    return True
+
+
 def weight_moved(factor: float) -> Plant:
     """One weight times ``factor``: the largest in the first row of a weight matrix."""
 
     def plant(graph: Graph, artifact: Artifact) -> bool:
-        weights = {n: w for n, w in graph.weights().items() if w.ndim >= 2 and w.dtype.kind == "f"}
-        name = _output_projection(graph)
+        weights = graph.weights()
+        name = _output_projection(graph) or _largest_matrix(graph)
         if name is None:
-            if not weights:
-                return False
-            name = max(weights, key=lambda each: weights[each].size)
+            return False
         value = weights[name].copy()
         # A row of Linformer's E belongs to one token: of the first, which every input has.
         place = (0, int(np.abs(value[0]).argmax()))
@@ -196,6 +204,11 @@ def _output_projection(graph: Graph) -> str | None:
             if value is not None and value.ndim == 2 and value.shape[0] == value.shape[1]:
                 return str(name)
     return None
+
+
+def _largest_matrix(graph: Graph) -> str | None:
+    matrices = {n: w for n, w in graph.weights().items() if w.ndim >= 2 and w.dtype.kind == "f"}
+    return max(matrices, key=lambda name: matrices[name].size, default=None)
 
 
 def _normaliser(graph: Graph) -> Any | None:

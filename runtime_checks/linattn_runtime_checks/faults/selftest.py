@@ -30,7 +30,7 @@ from linattn_runtime_checks.runtimes.base import Runtime
 
 _ENDS_THE_PROCESS = ("crash", "hang", "out-of-memory", "memory-hog")
 _TIGHT = Limits(seconds=20.0, gibibytes=4.0)
-_FACTORS = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
+_FACTORS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)
 _PLAIN = ("normal", "right-padding", "left-padding", "one-token")
 _NO_FAULT = {Code.PASS, Code.PRECISION_LOST, Code.INCONCLUSIVE}
 
@@ -54,7 +54,7 @@ class Planted(BaseModel):
 
 
 class Smallest(BaseModel):
-    """The smallest change of one weight that is still rejected at every length."""
+    """The smallest change of a single element of a weight that is rejected at every length."""
 
     artifact: str
     relative_change: float | None
