@@ -54,10 +54,10 @@ def check(options: Options) -> ExitCode:
     manifest = read(options.folder)
     report = _judged(options, manifest, limits)
     failed = policy.exit_code(report)
-    _write(options.junit, "--junit", lambda: render_junit(report))
-    _write(options.summary, "--summary", lambda: render_summary(report))
     show(report, options.folder, verbose=options.verbose, quiet=options.quiet)
     _tell_policy(report, failed, policy, options)
+    _write(options.junit, "--junit", lambda: render_junit(report))
+    _write(options.summary, "--summary", lambda: render_summary(report))
     if options.json:
         print(report.model_dump_json(indent=2))
     return failed
