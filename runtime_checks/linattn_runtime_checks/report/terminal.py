@@ -23,7 +23,7 @@ from linattn_runtime_checks.report.tables import (
 _STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
 _TEXT = ("runtime", "variant", "verdict", "from", "what", "mostly seen as", "tensors")
 _SHOWN_FINDINGS = 20
-WIDTH_ELSEWHERE = 140
+WIDTH_ELSEWHERE = 160
 _DISPENSABLE = (
     "nodes", "params", "declared", "batches", "first ms", "worst rel", "size", "images",
     "variant", "verified", "float64 PyTorch's", "/ softmax", "memory", "/ eager", "p50 / p90 ms",
