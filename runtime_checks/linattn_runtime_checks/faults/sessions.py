@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from linattn_runtime_checks.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import Session, Tensors
-from linattn_runtime_checks.runtimes.onnx_runtime import CPU, CUDA, require_provider
+from linattn_runtime_checks.runtimes.onnx_runtime import CUDA, require_provider
 
 _HOURS = 3600.0 * 24
 
@@ -152,7 +152,7 @@ class _OtherProvider(_Faulty):
 
     def __init__(self, session: Session, artifact: Artifact) -> None:
         super().__init__(session, artifact)
-        require_provider(CUDA, [CPU])
+        require_provider(CUDA, session.providers())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
