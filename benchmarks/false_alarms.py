@@ -24,7 +24,8 @@ from linattn_export.live import write_live_packs
 from linattn_runtime_checks import environment
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import Limits, run_jobs
+from linattn_runtime_checks.isolation.pool import run_jobs
+from linattn_runtime_checks.isolation.process import Limits
 from linattn_runtime_checks.manifest import Manifest, read
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
 from linattn_runtime_checks.runtimes import choose

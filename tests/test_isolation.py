@@ -12,9 +12,9 @@ import pytest
 from conftest import CallCli, run_cli
 from folders import CHECK, DYNAMIC, FIXED, QUICK, codes, only, report_of
 from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.isolation import pool
-from linattn_runtime_checks.isolation.job import Answer, Job
-from linattn_runtime_checks.isolation.pool import Limits, run_jobs
+from linattn_runtime_checks.isolation.job import Answer, Job, Request
+from linattn_runtime_checks.isolation.pool import judged_in, run_jobs
+from linattn_runtime_checks.isolation.process import Child, Limits
 from linattn_runtime_checks.manifest import read
 
 
@@ -61,14 +61,14 @@ def test_one_artifact_fails_and_the_rest_goes_on(
 def test_a_child_that_is_killed_is_taken_for_one_without_memory(small_folder: Path) -> None:
     """The kernel's way to end a process that takes too much is SIGKILL."""
 
-    class Killed(pool._Child):
-        def _read(self, process: "subprocess.Popen[str]") -> object:  # type: ignore[override]
+    class Killed(Child):
+        def _read(self, process: "subprocess.Popen[str]") -> Answer | None:
             process.kill()
             return super()._read(process)
 
     child = Killed(Limits())
     try:
-        result = child.judge(job(small_folder))
+        result = judged_in(child, job(small_folder))
     finally:
         child.kill()
     (finding,) = result.findings
@@ -87,7 +87,8 @@ def test_what_a_runtime_prints_is_no_answer(small_folder: Path, tmp_path: Path) 
     )
     (tmp_path / "noisy.py").write_text(program)
     command = [sys.executable, str(tmp_path / "noisy.py")]
-    asked = job(small_folder, fault="nan-at-one-position").model_dump_json() + "\n"
+    request = Request(judge=job(small_folder, fault="nan-at-one-position"))
+    asked = request.model_dump_json() + "\n"
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "noise" in done.stderr

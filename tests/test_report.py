@@ -4,7 +4,7 @@ import pytest
 
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, gravest
-from linattn_runtime_checks.latency import crossovers
+from linattn_runtime_checks.latency.table import crossovers
 from linattn_runtime_checks.report.markdown import render
 from linattn_runtime_checks.report.model import (
     ArtifactResult,
@@ -72,6 +72,9 @@ def latency(method: str, sequence: int, p50: float, runtime: str = "ort-cpu") ->
         min_ms=p50,
         p50_ms=p50,
         p90_ms=1.25 * p50,
+        p99_ms=1.5 * p50,
+        low_ms=0.9 * p50,
+        high_ms=1.1 * p50,
     )
 
 
@@ -102,8 +105,9 @@ def test_markdown_has_verdict_numbers_ratios_and_crossover() -> None:
     elu = next(line for line in text.splitlines() if "/elu/onnx" in line)
     for value in ("1.0 MiB", "263,168", "33", "PASS", "1.50", "3.0e-07", "1..4096 (2)", "20.00"):
         assert value in elu
-    row = next(line for line in text.splitlines() if "layer/elu | ort-cpu | dynamic | 4096" in line)
-    assert "| 20.00 / 25.00 | 0.50 | 0.20 |" in row, "half of eager, a fifth of softmax"
+    start = "| layer/elu | ort-cpu | dynamic | 1 | 4096 |"
+    row = next(line for line in text.splitlines() if line.startswith(start))
+    assert "| 20.00 / 25.00 / 30.00 | 0.50 | 0.20 |" in row, "half of eager, a fifth of softmax"
     assert "| layer/elu | ort-cpu | 4096 tokens |" in text
     assert "97.50%" in text
     assert "ort-cuda: no CUDAExecutionProvider" in text

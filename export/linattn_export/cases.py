@@ -9,30 +9,32 @@ from linattn_export.variants import Range, Variant
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
 
 # Batch and length: 1, 2, primes, powers of two and their neighbours, lengths above the captured.
+# Two sequences wherever that is cheap: a wrong weight may by chance not show in a single one.
 _SWEEP = (
-    (1, 1), (2, 2), (3, 3), (5, 7), (1, 16), (3, 17), (2, 31), (1, 32), (1, 33), (1, 61), (2, 63),
-    (1, 64), (1, 65), (1, 127), (1, 128), (2, 129), (1, 251), (1, 257), (1, 509), (1, 512),
+    (1, 1), (2, 2), (3, 3), (5, 7), (1, 16), (3, 17), (2, 31), (2, 32), (2, 33), (2, 61), (2, 63),
+    (2, 64), (2, 65), (2, 127), (1, 128), (2, 129), (2, 251), (2, 257), (1, 509), (1, 512),
     (1, 1024),
 )  # fmt: skip
 OTHER_LENGTH = "other-length"
 _FAMILY_SHAPE = (3, 37)
 _LIVE_LENGTHS, _LIVE_FAMILY_LENGTH = 8, 96
 _TIMED = (128, 512, 1024, 2048)
+_TIMED_BATCH, _BATCHED_LENGTH = 8, 128
 
 
 # A case stores few sequences and runs them over and over to fill its batch.
-_STORED_SHORT, _STORED_LONG, _LONG = 3, 1, 256
+_STORED_SHORT, _STORED_LONG, _LONG = 3, 1, 257
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePlan:
-    """One input to draw: ``stored`` sequences, run at each of ``batches``."""
+    """One input to draw: ``stored`` sequences, run at each of ``batches``; some are timed."""
 
     family: str
     stored: int
     sequence: int
     batches: tuple[int, ...]
-    timed: bool = False
+    timed: tuple[int, ...] = ()
     hostile: bool = False
 
     @property
@@ -61,6 +63,8 @@ def plan_cases(variants: list[Variant], families: list[Family]) -> list[CasePlan
             shapes += [(_largest(batch, middle), middle)]
             shapes += [(b, n) for b, n in _SWEEP if low <= n <= high]
             shapes += _around_captured(variant)
+        if low <= _BATCHED_LENGTH <= high:
+            shapes.append((_TIMED_BATCH, _BATCHED_LENGTH))
         sweep |= {(batch.clamp(size), length) for size, length in shapes}
         timed |= {high} | {n for n in _TIMED if low <= n <= high}
     plans = [
@@ -69,7 +73,7 @@ def plan_cases(variants: list[Variant], families: list[Family]) -> list[CasePlan
             stored=_stored(max(sizes), length),
             sequence=length,
             batches=tuple(sorted(sizes)),
-            timed=length in timed,
+            timed=_timed_batches(sizes, length) if length in timed else (),
         )
         for length, sizes in _by_length(sweep).items()
     ]
@@ -119,6 +123,12 @@ def live_cases(
         )
         plans[plan.name] = plan
     return sorted(plans.values(), key=lambda plan: (plan.sequence, plan.family))
+
+
+def _timed_batches(sizes: set[int], length: int) -> tuple[int, ...]:
+    """The smallest batch; at one length also a larger one, as services run."""
+    batched = {_TIMED_BATCH} & sizes if length == _BATCHED_LENGTH else set()
+    return tuple(sorted({min(sizes)} | batched))
 
 
 def _other_length(only: CasePlan) -> CasePlan:

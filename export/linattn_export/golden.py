@@ -143,7 +143,7 @@ def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error, prefix: str) 
             batch=batch,
             sequence=plan.sequence,
             stored=plan.name,
-            timed=plan.timed and batch == plan.batches[0],
+            timed=batch in plan.timed,
             hostile=plan.hostile,
             eager_error=StoredError(row=eager_error.row, whole=eager_error.whole),
             sensitivity=StoredError(row=sensitivity.row, whole=sensitivity.whole),

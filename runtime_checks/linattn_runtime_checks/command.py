@@ -8,7 +8,7 @@ from pathlib import Path
 from linattn_runtime_checks.errors import ExitCode, UsageError
 from linattn_runtime_checks.faults.selftest import SelfTest
 from linattn_runtime_checks.faults.selftest import self_test as run_self_test
-from linattn_runtime_checks.isolation.pool import Limits
+from linattn_runtime_checks.isolation.process import Limits
 from linattn_runtime_checks.manifest import Manifest, read
 from linattn_runtime_checks.policy import FailOn, parse_fail_on
 from linattn_runtime_checks.report.junit import render as render_junit

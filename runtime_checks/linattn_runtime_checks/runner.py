@@ -13,16 +13,17 @@ from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.integrity import damaged_files
 from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import Limits, children, run_jobs
+from linattn_runtime_checks.isolation.pool import children, run_jobs
+from linattn_runtime_checks.isolation.process import Limits
 from linattn_runtime_checks.judge import judge
-from linattn_runtime_checks.latency import measure
+from linattn_runtime_checks.latency.run import time_folder
+from linattn_runtime_checks.latency.subjects import Eager
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.progress import progress
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, holder, open_reference
 from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
 from linattn_runtime_checks.runtimes.base import Runtime
-from linattn_runtime_checks.timing import Eager, eager_timed, open_timed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,23 +85,22 @@ def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Rep
     for job, outcome in zip(jobs, _outcomes(jobs, request), strict=True):
         results[job.artifact.id].runtimes.append(outcome)
     _blame(jobs, report)
-    threads = environment.cores()
     for artifact in whole:
         if not any(artifact.format in runtime.formats for runtime in chosen):
             message = f"{artifact.id}: none of the runtimes used runs {artifact.format} files"
             results[artifact.id].findings.append(Finding.of(Code.NOT_JUDGED, message))
         _verified(results[artifact.id], artifact)
     if request.latency:
-        with ExitStack() as stack:
-            references = {
-                path: stack.enter_context(open_reference(folder / path))
-                for path in sorted({artifact.reference for artifact in whole})
-            }
-            entries = open_timed(folder, manifest, report, references, chosen, threads)
-            entries += eager_timed(manifest.artifacts, references, request.eager)
-            lengths = len({entry.sequence for entry in entries})
-            with progress("timing", lengths, quiet=request.quiet) as bar:
-                report.latency = measure(entries, threads, bar)
+        report.latency = time_folder(
+            folder,
+            manifest,
+            report,
+            request.eager,
+            threads=environment.cores(),
+            limits=request.limits,
+            isolate=request.isolate,
+            quiet=request.quiet,
+        )
     report.settle(unjudged_is_unverified=request.unjudged_is_unverified)
     report.seconds = time.monotonic() - start
     return report

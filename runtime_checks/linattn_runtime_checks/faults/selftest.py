@@ -21,7 +21,8 @@ from linattn_runtime_checks.faults.graphs import CONTROL, GRAPH_FAULTS, GraphFau
 from linattn_runtime_checks.faults.mathematics import weight_moved
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
 from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import Limits, children, run_jobs
+from linattn_runtime_checks.isolation.pool import children, run_jobs
+from linattn_runtime_checks.isolation.process import Limits
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.progress import progress
 from linattn_runtime_checks.report.model import CaseResult, RuntimeResult

@@ -1,4 +1,4 @@
-"""The child's main loop: jobs come in on stdin, answers leave on what was stdout.
+"""The child's main loop: requests come in on stdin, answers leave on what was stdout.
 
 File descriptor 1 is given to stderr first, so that nothing that a runtime prints can be taken for
 an answer.
@@ -9,13 +9,18 @@ import os
 import signal
 import sys
 import traceback
-from typing import TextIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from linattn_runtime_checks.isolation.job import Answer, Request
+    from linattn_runtime_checks.latency.turns import TurnTaker
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def main() -> None:
-    """Serve jobs until stdin ends."""
+    """Serve requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
@@ -25,28 +30,43 @@ def main() -> None:
     serve(sys.stdin, answers)
 
 
-def serve(jobs: TextIO, answers: TextIO) -> None:
-    """Answer every line of ``jobs``."""
+def serve(requests: TextIO, answers: TextIO) -> None:
+    """Answer every line of ``requests``."""
     from linattn_runtime_checks.environment import calm_threads
-    from linattn_runtime_checks.isolation.job import Answer, Job
 
     calm_threads()
+    from linattn_runtime_checks.isolation.job import Answer, Request
+    from linattn_runtime_checks.latency.turns import TurnTaker
 
     def send(answer: Answer) -> None:
         answers.write(answer.model_dump_json() + "\n")
         answers.flush()
 
-    for line in jobs:
-        from linattn_runtime_checks.judge import judge
-
-        job = Job.model_validate_json(line)
+    take = TurnTaker()
+    for line in requests:
+        request = Request.model_validate_json(line)
         try:
-            answer = Answer(result=judge(job, lambda step: send(Answer(step=step))))
+            answer = _answer(request, take, lambda step: send(Answer(step=step)))
         except MemoryError as error:
             answer = Answer(out_of_memory=str(error) or "MemoryError")
         except Exception:
             answer = Answer(broken=traceback.format_exc())
         send(answer)
+
+
+def _answer(request: "Request", take: "TurnTaker", tell: Callable[[str], None]) -> "Answer":
+    from linattn_runtime_checks.isolation.job import Answer
+    from linattn_runtime_checks.judge import judge
+    from linattn_runtime_checks.latency.turns import TurnFailed
+
+    if request.turn is not None:
+        tell(f"latency on {request.turn.case}")
+        try:
+            return Answer(times=take(request.turn))
+        except TurnFailed as error:
+            return Answer(turn_failed=(error.code, str(error)))
+    assert request.judge is not None
+    return Answer(result=judge(request.judge, tell))
 
 
 def _be_expendable() -> None:

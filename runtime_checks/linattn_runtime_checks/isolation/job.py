@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel
 
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.latency.turns import Times, Turn
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.report.model import RuntimeResult
 
@@ -32,11 +34,20 @@ class Job(BaseModel):
     repro: str | None = None
 
 
+class Request(BaseModel):
+    """A line to the child: one of the two."""
+
+    judge: Job | None = None
+    turn: Turn | None = None
+
+
 class Answer(BaseModel):
-    """A line from the child: the step it is at or, last, the result or its own fault."""
+    """A line from the child: the step it is at or, last, what was asked for or why not."""
 
     step: str | None = None
     result: RuntimeResult | None = None
+    times: Times | None = None
+    turn_failed: tuple[Code, str] | None = None
     broken: str | None = None
     """Traceback of a fault of ours in the child."""
     out_of_memory: str | None = None

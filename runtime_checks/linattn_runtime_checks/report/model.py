@@ -11,7 +11,7 @@ from linattn_runtime_checks.cost.exponent import Exponent
 from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.runtimes.placement import Placement
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 
 def _finite_or_name(number: float) -> float | Literal["inf", "-inf", "nan"]:
@@ -175,7 +175,7 @@ class ArtifactResult(BaseModel):
 
 
 class LatencyResult(BaseModel):
-    """Time of one artifact, or of eager, at one length; milliseconds."""
+    """Time of one artifact, or of eager, at one length and batch; milliseconds."""
 
     model: str
     method: str
@@ -189,6 +189,14 @@ class LatencyResult(BaseModel):
     min_ms: float
     p50_ms: float
     p90_ms: float
+    p99_ms: float
+    low_ms: float
+    """With ``high_ms``, the 95 % interval of the median."""
+    high_ms: float
+
+    def inconclusive(self, other: "LatencyResult") -> bool:
+        """Whether the intervals of the two medians overlap: neither is seen to be faster."""
+        return self.low_ms <= other.high_ms and other.low_ms <= self.high_ms
 
 
 class LatencyTable(BaseModel):
@@ -201,6 +209,21 @@ class LatencyTable(BaseModel):
     crossovers: dict[str, int | None] = {}
     exponents: dict[str, Exponent] = {}
     """``runtime/model/method`` to the power of the length with which the median grows."""
+
+    def beside(self, result: LatencyResult, **other: str) -> LatencyResult | None:
+        """The result that differs from ``result`` in ``other`` alone; any format will do."""
+        wanted = {
+            name: getattr(result, name)
+            for name in ("runtime", "model", "method", "variant", "batch", "sequence")
+        } | other
+        return next(
+            (
+                each
+                for each in self.results
+                if all(getattr(each, name) == value for name, value in wanted.items())
+            ),
+            None,
+        )
 
 
 class Report(BaseModel):

@@ -51,34 +51,29 @@ def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:
         return None
     shown = [r for r in latency.results if r.variant.startswith("dynamic")] if dynamic_only else []
     shown = shown or latency.results  # of fixed variants only, all are shown
-    by_key = {(r.runtime, r.model, r.method, r.variant, r.sequence): r for r in latency.results}
-    rows = []
-    for result in shown:
-        eager = by_key.get(("eager", result.model, result.method, "dynamic", result.sequence))
-        softmax = by_key.get(
-            (result.runtime, result.model, "softmax", result.variant, result.sequence)
+    rows = [
+        (
+            f"{result.model}/{result.method}",
+            result.runtime,
+            result.variant,
+            str(result.batch),
+            str(result.sequence),
+            f"{result.first_ms:.2f}",
+            f"{result.p50_ms:.2f} / {result.p90_ms:.2f} / {result.p99_ms:.2f}",
+            _ratio(result, latency.beside(result, runtime="eager", variant="dynamic")),
+            _ratio(result, latency.beside(result, method="softmax")),
         )
-        rows.append(
-            (
-                f"{result.model}/{result.method}",
-                result.runtime,
-                result.variant,
-                str(result.sequence),
-                f"{result.first_ms:.2f}",
-                f"{result.p50_ms:.2f} / {result.p90_ms:.2f}",
-                _ratio(result, eager),
-                _ratio(result, softmax),
-            )
-        )
+        for result in shown
+    ]
     headings = (
-        "model/method", "runtime", "variant", "tokens", "first ms", "p50 / p90 ms", "/ eager",
-        "/ softmax",
+        "model/method", "runtime", "variant", "batch", "tokens", "first ms",
+        "p50 / p90 / p99 ms", "/ eager", "/ softmax",
     )  # fmt: skip
     note = (
-        f"batch {shown[0].batch}, {latency.threads} threads, load before "
-        f"{_load(latency.load_before)}, after {_load(latency.load_after)}; everything at one "
-        "length takes turns, idle threads sleep; ratios of medians in the same run, below 1 is "
-        "faster"
+        f"{latency.threads} threads, load before {_load(latency.load_before)}, after "
+        f"{_load(latency.load_after)}; everything at one length takes turns, idle threads sleep; "
+        "ratios of medians in the same run, below 1 is faster; ? where the 95 % intervals of the "
+        "medians overlap: inconclusive"
     )
     return Table(title="Latency", headings=headings, rows=rows, note=note)
 
@@ -186,7 +181,7 @@ def _longest(artifact: ArtifactResult, latency: LatencyTable | None) -> str:
     ]
     if not found:
         return "-"
-    longest = max(found, key=lambda result: result.sequence)
+    longest = max(found, key=lambda result: (result.sequence, -result.batch))
     return f"{longest.p50_ms:.2f} / {longest.p90_ms:.2f}"
 
 
@@ -195,7 +190,10 @@ def _span(ends: tuple[int, int]) -> str:
 
 
 def _ratio(result: LatencyResult, other: LatencyResult | None) -> str:
-    return "-" if other is None or other is result else f"{result.p50_ms / other.p50_ms:.2f}"
+    if other is None or other is result:
+        return "-"
+    mark = "?" if result.inconclusive(other) else ""
+    return f"{result.p50_ms / other.p50_ms:.2f}{mark}"
 
 
 def _load(load: float | None) -> str:

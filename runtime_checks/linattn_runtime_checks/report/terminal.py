@@ -27,6 +27,7 @@ WIDTH_ELSEWHERE = 160
 _DISPENSABLE = (
     "nodes", "params", "declared", "batches", "first ms", "worst rel", "size", "images",
     "variant", "verified", "float64 PyTorch's", "/ softmax", "memory", "/ eager", "p50 / p90 ms",
+    "batch",
 )  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+"""Times a checked folder: artifacts in a child process, live modules in this one."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from linattn_runtime_checks.isolation.job import Request
+from linattn_runtime_checks.isolation.process import Child, ChildFailed, Limits
+from linattn_runtime_checks.latency.schedule import Timed, measure
+from linattn_runtime_checks.latency.subjects import Eager, Take, subjects
+from linattn_runtime_checks.latency.turns import Times, Turn, TurnFailed, TurnTaker
+from linattn_runtime_checks.manifest import Manifest
+from linattn_runtime_checks.progress import progress
+from linattn_runtime_checks.report.model import Finding, LatencyTable, Report, RuntimeResult
+
+
+def time_folder(
+    folder: Path,
+    manifest: Manifest,
+    report: Report,
+    eager: Mapping[str, Eager],
+    *,
+    threads: int,
+    limits: Limits,
+    isolate: bool,
+    quiet: bool,
+) -> LatencyTable:
+    """Time everything that passed, and note the time of opening it in ``report``.
+
+    An artifact that fails while it is timed gets that as a finding. See :func:`subjects`.
+
+    Raises:
+        InternalFault: the child met a fault of ours.
+    """
+    results = {
+        f"{artifact.id} on {outcome.runtime}": outcome
+        for artifact in report.artifacts
+        for outcome in artifact.runtimes
+    }
+
+    def failed(entry: Timed, error: TurnFailed) -> None:
+        message = f"{entry.owner}: {error}"
+        results[entry.owner].findings.append(Finding.of(error.code, message))
+
+    with (
+        _taker(limits, isolate=isolate) as take,
+        subjects(folder, manifest, report, eager, _noting(take, results), threads) as entries,
+    ):
+        lengths = len({entry.sequence for entry in entries})
+        with progress("timing", lengths, quiet=quiet) as bar:
+            return measure(entries, threads, bar, failed)
+
+
+@contextmanager
+def _taker(limits: Limits, *, isolate: bool) -> Iterator[Take]:
+    """Takes turns in a child, or here, where a debugger can follow."""
+    if not isolate:
+        taker = TurnTaker()
+        try:
+            yield taker
+        finally:
+            taker.close()
+        return
+    child = Child(limits)
+
+    def take(turn: Turn) -> Times:
+        try:
+            answer = child.ask(Request(turn=turn))
+        except ChildFailed as error:
+            raise TurnFailed(error.code, str(error)) from error
+        if answer.turn_failed is not None:
+            raise TurnFailed(*answer.turn_failed)
+        assert answer.times is not None
+        return answer.times
+
+    try:
+        yield take
+    finally:
+        child.kill()
+
+
+def _noting(take: Take, results: Mapping[str, RuntimeResult]) -> Take:
+    def noting(turn: Turn) -> Times:
+        times = take(turn)
+        outcome = results[f"{turn.artifact.id} on {turn.runtime}"]
+        if times.session_s is not None and outcome.session_ms is None:
+            outcome.session_ms = times.session_s * 1e3
+        return times
+
+    return noting
