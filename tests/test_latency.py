@@ -11,7 +11,7 @@ from linattn_runtime_checks.latency.schedule import Timed
 from linattn_runtime_checks.latency.table import crossovers, median_interval
 from linattn_runtime_checks.latency.turns import Times, TurnFailed, time_runs
 from linattn_runtime_checks.progress import Progress
-from linattn_runtime_checks.report.model import LatencyResult, LatencyTable
+from linattn_runtime_checks.report.latency import LatencyResult, LatencySubject, LatencyTable
 
 
 def measure(entries: list[Timed]) -> LatencyTable:
@@ -30,13 +30,15 @@ def timed(
 
     return Timed(
         owner=name,
-        model="layer",
-        method=name,
-        format="onnx",
-        variant="dynamic",
-        runtime="ort-cpu",
-        batch=1,
-        sequence=sequence,
+        subject=LatencySubject(
+            model="layer",
+            method=name,
+            format="onnx",
+            variant="dynamic",
+            runtime="ort-cpu",
+            batch=1,
+            sequence=sequence,
+        ),
         turn=turn,
     )
 

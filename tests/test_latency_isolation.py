@@ -13,7 +13,10 @@ from linattn_runtime_checks.isolation.process import Child, Limits
 from linattn_runtime_checks.latency import run
 from linattn_runtime_checks.latency.run import time_folder
 from linattn_runtime_checks.manifest import Manifest, read
-from linattn_runtime_checks.report.model import LatencyTable, Report
+from linattn_runtime_checks.report.latency import LatencyTable
+from linattn_runtime_checks.report.model import (
+    Report,
+)
 from linattn_runtime_checks.runner import CheckRequest, check_folder
 
 Checked = tuple[Path, Manifest, Report]

@@ -5,13 +5,12 @@ import pytest
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.latency.table import crossovers
+from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
 from linattn_runtime_checks.report.markdown import render
 from linattn_runtime_checks.report.model import (
     ArtifactResult,
     CaseResult,
     Finding,
-    LatencyResult,
-    LatencyTable,
     Report,
     RuntimeResult,
     TaskResult,

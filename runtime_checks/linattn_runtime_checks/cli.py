@@ -43,6 +43,10 @@ def check(
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a short Markdown report to FILE.")
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="REPORT", help="Fail where size or latency got worse than in it."),
+    ] = None,
     repro: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write a program that shows each failure to FOLDER."),
@@ -68,7 +72,8 @@ def check(
     none can run are listed as not judged. Each artifact runs in a child process: a crash, a hang
     or a lack of memory is a verdict about that artifact, and the rest goes on. Exit codes: 0 pass,
     1 numbers, shapes or axes differ, 2 usage, 3 a file is damaged, does not load or kills its
-    process, 4 a runtime is missing, 5 nothing was compared, 70 our bug. Files of the torchscript
+    process, 4 a runtime is missing, 5 nothing was compared, 6 worse than the
+    --baseline, 70 our bug. Files of the torchscript
     and pt2 formats run code when loaded: check only folders that you trust; files whose hash
     differs from the manifest are not loaded.
     """
@@ -83,6 +88,7 @@ def check(
         fail_on=fail_on,
         junit=junit,
         summary=summary,
+        baseline=baseline,
         repro=repro,
         json=json,
         time_limit=time_limit,

@@ -42,6 +42,10 @@ class Code(StrEnum):
     NOT_EQUIVARIANT = "not_equivariant"
     QUADRATIC_COST = "quadratic_cost"
     COST_UNKNOWN = "cost_unknown"
+    SIZE_GREW = "size_grew"
+    LATENCY_GREW = "latency_grew"
+    ARTIFACT_GONE = "artifact_gone"
+    BASELINE_INCOMPARABLE = "baseline_incomparable"
     INCONCLUSIVE = "inconclusive"
     PRECISION_LOST = "precision_lost"
     NOT_JUDGED = "not_judged"
@@ -57,6 +61,7 @@ class CodeInfo:
 
 
 _P, _X, _U = ExitCode.PARITY, ExitCode.EXPORT, ExitCode.UNVERIFIED
+_R = ExitCode.REGRESSION
 
 CODES: dict[Code, CodeInfo] = {
     code: CodeInfo(exit_code=exit_code, meaning=meaning, fix=fix)
@@ -119,6 +124,15 @@ CODES: dict[Code, CodeInfo] = {
          "the message names the node; the method is linear by definition"),
         (Code.COST_UNKNOWN, ExitCode.PASS, "the growth of the tensors could not be established",
          "the message says why"),
+        (Code.SIZE_GREW, _R, "a file is larger than in the baseline by more than the band",
+         "see what the exporter added; if it is wanted, make this report the baseline"),
+        (Code.LATENCY_GREW, _R,
+         "an artifact is slower than in the baseline by more than the band, in two runs",
+         "look at the versions in both reports; if it is wanted, make this report the baseline"),
+        (Code.ARTIFACT_GONE, _R, "an artifact of the baseline is no longer in the folder",
+         "build it again; if that is wanted, make this report the baseline"),
+        (Code.BASELINE_INCOMPARABLE, _U, "latencies cannot be compared with the baseline's",
+         "measure the baseline on this machine, with this version and the same runtimes"),
         (Code.INCONCLUSIVE, _U, "rounding alone moves the output too far to judge anything",
          "use inputs or weights of a smaller scale"),
         (Code.PRECISION_LOST, ExitCode.PASS,

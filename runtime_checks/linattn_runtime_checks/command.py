@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from linattn_runtime_checks.baseline import read_baseline
 from linattn_runtime_checks.errors import ExitCode, UsageError
 from linattn_runtime_checks.faults.selftest import SelfTest
 from linattn_runtime_checks.faults.selftest import self_test as run_self_test
@@ -31,6 +32,7 @@ class Options:
     fail_on: str | None
     junit: Path | None
     summary: Path | None
+    baseline: Path | None
     repro: Path | None
     json: bool
     time_limit: float
@@ -52,7 +54,8 @@ def check(options: Options) -> ExitCode:
     if options.seed is not None and not options.live:
         raise UsageError("--seed is of the inputs of --live; add --live, or leave out --seed")
     manifest = read(options.folder)
-    report = _judged(options, manifest, limits)
+    baseline = None if options.baseline is None else read_baseline(options.baseline)
+    report = _judged(options, manifest, limits, baseline)
     failed = policy.exit_code(report)
     show(report, options.folder, verbose=options.verbose, quiet=options.quiet)
     _tell_policy(report, failed, policy, options)
@@ -63,7 +66,9 @@ def check(options: Options) -> ExitCode:
     return failed
 
 
-def _judged(options: Options, manifest: Manifest, limits: Limits) -> Report:
+def _judged(
+    options: Options, manifest: Manifest, limits: Limits, baseline: Report | None
+) -> Report:
     def request(more: dict[str, list[Path]]) -> CheckRequest:
         return CheckRequest(
             runtimes=options.runtimes,
@@ -73,6 +78,7 @@ def _judged(options: Options, manifest: Manifest, limits: Limits) -> Report:
             isolate=options.isolate,
             more_packs=more,
             repro=options.repro,
+            baseline=baseline,
         )
 
     if not options.live:
@@ -94,6 +100,7 @@ def self_test(options: Options) -> ExitCode:
         "--live": options.live,
         "--junit": options.junit,
         "--summary": options.summary,
+        "--baseline": options.baseline,
         "--repro": options.repro,
         "--fail-on": options.fail_on,
     }

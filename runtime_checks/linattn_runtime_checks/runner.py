@@ -4,9 +4,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from linattn_runtime_checks import environment
+from linattn_runtime_checks.baseline import compare
 from linattn_runtime_checks.blame.ladder import climb
 from linattn_runtime_checks.blame.locate import smallest_failing
 from linattn_runtime_checks.codes import Code
@@ -40,6 +42,7 @@ class CheckRequest:
         limits: of the child processes.
         isolate: judge in child processes; otherwise here, where a debugger can follow.
         repro: folder for a program that shows each failure; None for none.
+        baseline: an earlier report to compare sizes and latencies with; None for none.
     """
 
     runtimes: tuple[str, ...] = ()
@@ -51,6 +54,7 @@ class CheckRequest:
     limits: Limits = field(default_factory=Limits)
     isolate: bool = True
     repro: Path | None = None
+    baseline: Report | None = None
 
 
 def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Report:
@@ -90,16 +94,23 @@ def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Rep
             message = f"{artifact.id}: none of the runtimes used runs {artifact.format} files"
             results[artifact.id].findings.append(Finding.of(Code.NOT_JUDGED, message))
         _verified(results[artifact.id], artifact)
+    timed = partial(
+        time_folder,
+        folder,
+        manifest,
+        report,
+        threads=environment.cores(),
+        limits=request.limits,
+        isolate=request.isolate,
+        quiet=request.quiet,
+    )
     if request.latency:
-        report.latency = time_folder(
-            folder,
-            manifest,
+        report.latency = timed(request.eager)
+    if request.baseline is not None:
+        report.against = compare(
             report,
-            request.eager,
-            threads=environment.cores(),
-            limits=request.limits,
-            isolate=request.isolate,
-            quiet=request.quiet,
+            request.baseline,
+            lambda keys: timed({}, only=lambda entry: entry.subject.key in keys),
         )
     report.settle(unjudged_is_unverified=request.unjudged_is_unverified)
     report.seconds = time.monotonic() - start

@@ -1,6 +1,6 @@
 """Times a checked folder: artifacts in a child process, live modules in this one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,12 @@ from linattn_runtime_checks.latency.subjects import Eager, Take, subjects
 from linattn_runtime_checks.latency.turns import Times, Turn, TurnFailed, TurnTaker
 from linattn_runtime_checks.manifest import Manifest
 from linattn_runtime_checks.progress import progress
-from linattn_runtime_checks.report.model import Finding, LatencyTable, Report, RuntimeResult
+from linattn_runtime_checks.report.latency import LatencyTable
+from linattn_runtime_checks.report.model import (
+    Finding,
+    Report,
+    RuntimeResult,
+)
 
 
 def time_folder(
@@ -24,6 +29,7 @@ def time_folder(
     limits: Limits,
     isolate: bool,
     quiet: bool,
+    only: Callable[[Timed], bool] = lambda entry: True,
 ) -> LatencyTable:
     """Time everything that passed, and note the time of opening it in ``report``.
 
@@ -46,9 +52,10 @@ def time_folder(
         _taker(limits, isolate=isolate) as take,
         subjects(folder, manifest, report, eager, _noting(take, results), threads) as entries,
     ):
-        lengths = len({entry.sequence for entry in entries})
+        chosen = [entry for entry in entries if only(entry)]
+        lengths = len({entry.subject.sequence for entry in chosen})
         with progress("timing", lengths, quiet=quiet) as bar:
-            return measure(entries, threads, bar, failed)
+            return measure(chosen, threads, bar, failed)
 
 
 @contextmanager

@@ -11,11 +11,13 @@ second. The number of rounds follows from a time budget and is the same for all 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from linattn_runtime_checks.latency.machine import Machine
 from linattn_runtime_checks.latency.table import crossovers, exponents, summed
 from linattn_runtime_checks.latency.turns import Times, TurnFailed
 from linattn_runtime_checks.progress import Progress
-from linattn_runtime_checks.report.model import LatencyTable
+from linattn_runtime_checks.report.latency import LatencySubject, LatencyTable
 
 _RUNS_PER_TURN = 2
 _MIN_ROUNDS, _MAX_ROUNDS = 2, 40
@@ -26,20 +28,14 @@ _VERY_LONG_CALL_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """One thing to time, on inputs of ``batch`` and ``sequence``.
+    """One thing to time.
 
     ``turn(uncounted, counted)`` takes a turn, and raises TurnFailed. ``owner`` names what fails
     with it: an artifact on a runtime, at all its lengths.
     """
 
     owner: str
-    model: str
-    method: str
-    format: str
-    variant: str
-    runtime: str
-    batch: int
-    sequence: int
+    subject: LatencySubject
     turn: Callable[[int, int], Times]
 
 
@@ -68,25 +64,33 @@ def measure(
             is timed, and what was measured of it is left out.
     """
     before = _load()
+    machine = Machine()
     samples = [Samples() for _ in entries]
     gone: set[str] = set()
-    for sequence in sorted({entry.sequence for entry in entries}):
+    for sequence in sorted({entry.subject.sequence for entry in entries}):
         progress.step(f"latency at {sequence} tokens")
-        group = [i for i, entry in enumerate(entries) if entry.sequence == sequence]
-        _measure_group([(entries[i], samples[i]) for i in group], gone, failed)
+        group = [i for i, entry in enumerate(entries) if entry.subject.sequence == sequence]
+        pairs = [(entries[i], samples[i]) for i in group]
+        _measure_group(pairs, gone, failed, partial(machine.sample, sequence))
     timed = [(e, s) for e, s in zip(entries, samples, strict=True) if e.owner not in gone]
     results = [summed(entry, sample) for entry, sample in timed]
     return LatencyTable(
         threads=threads,
         load_before=before,
         load_after=_load(),
+        machine_ms=machine.medians(),
         results=results,
         crossovers=crossovers(results),
         exponents=exponents(results, [sample.runs for _, sample in timed]),
     )
 
 
-def _measure_group(group: Sequence[tuple[Timed, Samples]], gone: set[str], failed: Failed) -> None:
+def _measure_group(
+    group: Sequence[tuple[Timed, Samples]],
+    gone: set[str],
+    failed: Failed,
+    between: Callable[[], None],
+) -> None:
     def turn(entry: Timed, uncounted: int, counted: int) -> Times | None:
         if entry.owner in gone:
             return None
@@ -102,6 +106,7 @@ def _measure_group(group: Sequence[tuple[Timed, Samples]], gone: set[str], faile
     per_round = sum(sample.warm for _, sample in group) * (_RUNS_PER_TURN + 1)
     rounds = int(_BUDGET_S / per_round) if per_round else _MAX_ROUNDS
     for _ in range(min(max(rounds, _MIN_ROUNDS), _MAX_ROUNDS)):
+        between()
         for entry, sample in group:
             times = turn(entry, int(sample.warm < _LONG_CALL_S), _RUNS_PER_TURN)
             if times is not None:

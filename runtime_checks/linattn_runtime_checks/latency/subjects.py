@@ -11,7 +11,10 @@ from linattn_runtime_checks.latency.schedule import Timed
 from linattn_runtime_checks.latency.turns import Times, Turn, time_runs
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.reference import Case, Reference, open_reference
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.report.latency import LatencySubject
+from linattn_runtime_checks.report.model import (
+    Report,
+)
 from linattn_runtime_checks.runtimes.base import Tensors
 
 Eager = Callable[[Tensors], object]
@@ -107,12 +110,14 @@ def _entry(
     eager = runtime == "eager"
     return Timed(
         owner=f"{artifact.subject if eager else artifact.id} on {runtime}",
-        model=artifact.model,
-        method=artifact.method,
-        format="eager" if eager else artifact.format,
-        variant="dynamic" if eager else artifact.variant,
-        runtime=runtime,
-        batch=case.batch,
-        sequence=case.sequence,
+        subject=LatencySubject(
+            model=artifact.model,
+            method=artifact.method,
+            format="eager" if eager else artifact.format,
+            variant="dynamic" if eager else artifact.variant,
+            runtime=runtime,
+            batch=case.batch,
+            sequence=case.sequence,
+        ),
         turn=turn,
     )

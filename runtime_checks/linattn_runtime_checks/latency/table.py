@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linattn_runtime_checks.cost.exponent import Exponent, asymptotic, fit
-from linattn_runtime_checks.report.model import LatencyResult
+from linattn_runtime_checks.report.latency import LatencyResult
 
 if TYPE_CHECKING:
     from linattn_runtime_checks.latency.schedule import Samples, Timed
@@ -21,13 +21,7 @@ def summed(entry: "Timed", samples: "Samples") -> LatencyResult:
     runs = np.sort(np.array(samples.runs)) * 1e3
     low, high = median_interval(runs)
     return LatencyResult(
-        model=entry.model,
-        method=entry.method,
-        format=entry.format,
-        variant=entry.variant,
-        runtime=entry.runtime,
-        batch=entry.batch,
-        sequence=entry.sequence,
+        **entry.subject.model_dump(),
         runs=len(runs),
         first_ms=samples.first * 1e3,
         min_ms=float(runs[0]),

@@ -26,6 +26,7 @@ from linattn_runtime_checks.runtimes import RUNTIMES
 
 FILES, PROCESS, LOADING, SIGNATURE = "files", "process", "loading", "signature"
 AXES, RANGE, REFUSAL, TASK, OTHER = "axes", "range", "refusal", "task", "other"
+BASELINE = "baseline"
 
 _PLACES: dict[Code, str] = {
     Code.FILE_DAMAGED: FILES,
@@ -45,6 +46,10 @@ _PLACES: dict[Code, str] = {
     Code.AXIS_UNVERIFIED_RANGE: RANGE,
     Code.LENGTH_NOT_REFUSED: REFUSAL,
     Code.REFUSAL_UNVERIFIED: REFUSAL,
+    Code.SIZE_GREW: BASELINE,
+    Code.LATENCY_GREW: BASELINE,
+    Code.ARTIFACT_GONE: BASELINE,
+    Code.BASELINE_INCOMPARABLE: BASELINE,
 }
 DECLARE_NOTHING = ("torchscript",)
 """Runtimes whose files declare no shapes: they have no signature to pass."""
@@ -124,7 +129,7 @@ def render(report: Report) -> str:
     suites: list[tuple[str, Sequence[Outcome]]] = []
     for artifact in report.artifacts:
         suites += _suites(report, artifact)
-    folder = [placed(finding) for finding in report.findings]
+    folder = [placed(finding) for finding in (*report.findings, *report.against.findings)]
     if not any(outcome.name == FILES for outcome in folder):
         folder.insert(0, Outcome(name=FILES, code=Code.PASS))
     everything = [*folder, *(outcome for _, found in suites for outcome in found)]

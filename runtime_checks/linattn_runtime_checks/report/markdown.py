@@ -5,6 +5,7 @@ from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
+    against_table,
     artifact_table,
     cost_table,
     crossover_table,
@@ -30,6 +31,7 @@ def render(report: Report) -> str:
         parts += ["Not used here:", "\n".join(f"- {line}" for line in unused)]
     tables = (
         artifact_table(report),
+        against_table(report),
         task_table(report),
         crossover_table(report),
         family_table(report),

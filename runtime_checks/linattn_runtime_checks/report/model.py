@@ -9,6 +9,7 @@ from linattn_runtime_checks.codes import CODES, Code
 from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.cost.exponent import Exponent
 from linattn_runtime_checks.errors import ExitCode, gravest
+from linattn_runtime_checks.report.latency import LatencyTable
 from linattn_runtime_checks.runtimes.placement import Placement
 
 SCHEMA_VERSION = "1.2"
@@ -174,56 +175,36 @@ class ArtifactResult(BaseModel):
         return max((r.row_error for r in self.runtimes if r.row_error is not None), default=None)
 
 
-class LatencyResult(BaseModel):
-    """Time of one artifact, or of eager, at one length and batch; milliseconds."""
+class Change(BaseModel):
+    """One size in bytes or latency in milliseconds, against the baseline.
 
-    model: str
-    method: str
-    format: str
-    variant: str
-    runtime: str
-    batch: int
-    sequence: int
-    runs: int
-    first_ms: float
-    min_ms: float
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    low_ms: float
-    """With ``high_ms``, the 95 % interval of the median."""
-    high_ms: float
+    ``ratio`` is now / before, for latency with the speed of the machine divided out; ``low`` is the
+    lower end of its interval.
+    """
 
-    def inconclusive(self, other: "LatencyResult") -> bool:
-        """Whether the intervals of the two medians overlap: neither is seen to be faster."""
-        return self.low_ms <= other.high_ms and other.low_ms <= self.high_ms
+    what: Literal["size", "latency"]
+    subject: str
+    before: float
+    now: float
+    ratio: float
+    low: float
+    worse: bool
 
-
-class LatencyTable(BaseModel):
-    """All latencies of one interleaved run."""
-
-    threads: int
-    load_before: float | None
-    load_after: float | None
-    results: list[LatencyResult] = []
-    crossovers: dict[str, int | None] = {}
-    exponents: dict[str, Exponent] = {}
-    """``runtime/model/method`` to the power of the length with which the median grows."""
-
-    def beside(self, result: LatencyResult, **other: str) -> LatencyResult | None:
-        """The result that differs from ``result`` in ``other`` alone; any format will do."""
-        wanted = {
-            name: getattr(result, name)
-            for name in ("runtime", "model", "method", "variant", "batch", "sequence")
-        } | other
-        return next(
-            (
-                each
-                for each in self.results
-                if all(getattr(each, name) == value for name, value in wanted.items())
-            ),
-            None,
+    def text(self) -> str:
+        """As a sentence."""
+        if self.what == "size":
+            return f"{self.subject}: {self.before:.0f} bytes before, {self.now:.0f} now"
+        return (
+            f"{self.subject}: {self.before:.2f} ms before, {self.now:.2f} now, {self.ratio:.2f} "
+            f"times as long at equal speed of the machine (at least {self.low:.2f})"
         )
+
+
+class Against(BaseModel):
+    """What changed since the baseline."""
+
+    changes: list[Change] = []
+    findings: list[Finding] = []
 
 
 class Report(BaseModel):
@@ -236,18 +217,20 @@ class Report(BaseModel):
     findings: list[Finding] = []
     artifacts: list[ArtifactResult] = []
     latency: LatencyTable | None = None
+    against: Against = Field(default_factory=Against)
+    """The comparison with ``--baseline``; empty without one."""
     verdict: str = ExitCode.UNVERIFIED.name
     exit_code: ExitCode = ExitCode.UNVERIFIED
     seconds: float = 0.0
 
     def all_findings(self) -> list[Finding]:
-        """Of the folder, of the artifacts and of the runtimes on them, in that order."""
+        """Of the folder, of the artifacts, of the runtimes on them and of the baseline."""
         found = list(self.findings)
         for artifact in self.artifacts:
             found += artifact.findings
             for runtime in artifact.runtimes:
                 found += runtime.findings
-        return found
+        return found + self.against.findings
 
     def settle(self, *, unjudged_is_unverified: bool) -> None:
         """Set verdict and exit code from what was found.
@@ -256,7 +239,7 @@ class Report(BaseModel):
             unjudged_is_unverified: an artifact that no runtime compared makes the whole
                 UNVERIFIED; otherwise only a folder in which nothing at all was compared does.
         """
-        codes = [finding.exit_code for finding in self.findings]
+        codes = [finding.exit_code for finding in (*self.findings, *self.against.findings)]
         for artifact in self.artifacts:
             code = artifact.exit_code
             if code is ExitCode.UNVERIFIED and not artifact.judged and not unjudged_is_unverified:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.cost.exponent import Exponent
 from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
 from linattn_runtime_checks.report.model import (
     ArtifactResult,
-    LatencyResult,
-    LatencyTable,
     Report,
     RuntimeResult,
 )
@@ -113,6 +112,31 @@ def crossover_table(report: Report) -> Table | None:
         note="the shortest measured length from which the median is lower by a tenth or more, at "
         "every longer one too",
     )
+
+
+def against_table(report: Report) -> Table | None:
+    """What is worse than in the baseline, worst first."""
+    if not report.against.changes:
+        return None
+    changes = report.against.changes
+    shown = sorted((c for c in changes if c.worse), key=lambda change: -change.ratio)
+    rows = [
+        (
+            change.what,
+            change.subject,
+            size_text(int(change.before)) if change.what == "size" else f"{change.before:.2f} ms",
+            size_text(int(change.now)) if change.what == "size" else f"{change.now:.2f} ms",
+            f"{change.ratio:.2f}",
+        )
+        for change in shown
+    ]
+    counts = {what: sum(c.what == what for c in changes) for what in ("size", "latency")}
+    note = (
+        f"{counts['size']} sizes and {counts['latency']} latencies were compared, {len(shown)} are "
+        "worse; ratio: now / before, for latency with the speed of the machine divided out"
+    )
+    headings = ("what", "of", "before", "now", "ratio")
+    return Table(title="Against the baseline", headings=headings, rows=rows, note=note)
 
 
 def task_table(report: Report) -> Table | None:

@@ -11,6 +11,7 @@ from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
+    against_table,
     artifact_table,
     cost_table,
     crossover_table,
@@ -21,7 +22,7 @@ from linattn_runtime_checks.report.tables import (
 )
 
 _STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
-_TEXT = ("runtime", "variant", "verdict", "from", "what", "mostly seen as", "tensors")
+_TEXT = ("runtime", "variant", "verdict", "from", "what", "mostly seen as", "tensors", "of")
 _SHOWN_FINDINGS = 20
 WIDTH_ELSEWHERE = 160
 _DISPENSABLE = (
@@ -41,6 +42,7 @@ def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
     if not quiet:
         tables = (
             artifact_table(report),
+            against_table(report),
             latency_table(report, dynamic_only=not verbose),
             crossover_table(report),
             family_table(report),
