@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 PERTURBED_RUNS = 3
+_NEARBY_UNITS = 4.0
 Inputs = dict[str, Tensor]
 
 
@@ -28,10 +29,20 @@ def moved_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
     }
 
 
-def _move(tensor: Tensor, dtype: torch.dtype, key: str) -> Tensor:
+def nearby_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
+    """Inputs of ``dtype`` a few rounding units away: the same problem with other luck."""
+    return {
+        name: _move(t.double(), dtype, f"{run}/nearby/{name}", units=_NEARBY_UNITS).to(dtype)
+        if t.is_floating_point()
+        else t
+        for name, t in inputs.items()
+    }
+
+
+def _move(tensor: Tensor, dtype: torch.dtype, key: str, units: float = 1.0) -> Tensor:
     generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
     limits = torch.finfo(dtype)
     draw = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
     # Below the smallest normal number the distance of neighbours no longer shrinks.
-    unit = torch.clamp(tensor.abs(), min=limits.smallest_normal) * (limits.eps / 2)
+    unit = torch.clamp(tensor.abs(), min=limits.smallest_normal) * (units * limits.eps / 2)
     return torch.where(tensor == 0, tensor, tensor + (2 * draw - 1) * unit)

@@ -6,6 +6,9 @@
     yardstick    = max(error(eager), SENSITIVITY_FACTOR * sensitivity)
     pass         = error(artifact) <= K * yardstick
 
+On a hostile family with few rows, error(eager) is the largest over several inputs that are a few
+rounding units apart: see ``linattn_export.golden``.
+
 Row error and whole error are judged each against its own yardstick: the row error sees one wrong
 token among thousands, the whole error is the tighter of the two when one row is ill-conditioned.
 The multiple printed is the larger quotient error / yardstick; PASS means it is at most K. Rows
