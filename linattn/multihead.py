@@ -91,24 +91,42 @@ class MultiHeadAttention(nn.Module):
             )
         batch = hidden_states.size(0)
         length = hidden_states.size(1)
-        packed = nn.functional.linear(hidden_states, self.in_proj_weight, self.in_proj_bias)
-        width = self.d_model // self.heads
-        query, key, value = (
-            packed.reshape(batch, length, 3, self.heads, width).permute(2, 0, 3, 1, 4).unbind(0)
-        )
+        # Matrices of rows, so that a projection and its bias are one Gemm in ONNX; and three of
+        # them, since cutting up the result of one costs more than one saves.
+        tokens = hidden_states.reshape(batch * length, self.d_model)
+        query = self._project(tokens, 0, batch, length)
+        key = self._project(tokens, 1, batch, length)
+        value = self._project(tokens, 2, batch, length)
         output: Tensor = self.attention(query, key, value, mask)
-        output = self.out_proj(output.transpose(1, 2).reshape(batch, length, self.d_model))
+        tokens = output.transpose(1, 2).reshape(batch * length, self.d_model)
+        output = self.out_proj(tokens).reshape(batch, length, self.d_model)
         if mask is not None:
             # The bias of out_proj would make an all-masked sequence non-zero.
             empty = torch.logical_not(torch.any(mask, dim=-1, keepdim=True)).unsqueeze(-1)
             output = output.masked_fill(empty, 0.0)
         return output
 
+    def _project(self, tokens: Tensor, part: int, batch: int, length: int) -> Tensor:
+        """Heads ``[B, H, N, D]`` of the query (0), key (1) or value (2) of ``tokens [B N, M]``."""
+        rows = _rows_of(self.in_proj_weight, part, self.d_model)
+        packed_bias = self.in_proj_bias
+        bias: Optional[Tensor] = None
+        if packed_bias is not None:
+            bias = _rows_of(packed_bias, part, self.d_model)
+        heads = nn.functional.linear(tokens, rows, bias)
+        width = self.d_model // self.heads
+        return heads.reshape(batch, length, self.heads, width).transpose(1, 2)
+
     def __repr__(self) -> str:
         # The config is the module's own: linattn.at_length replaces both.
         options = _options_repr(self.attention.config, self.has_bias)
         call = f"{self.d_model}, {self.heads}, method={self.method_name!r}{options}"
         return f"MultiHeadAttention({call})"
+
+
+def _rows_of(packed: Tensor, part: int, width: int) -> Tensor:
+    """Rows ``part * width`` up to the next of the packed projections."""
+    return packed[part * width : (part + 1) * width]
 
 
 def _options_repr(config: object, bias: bool) -> str:

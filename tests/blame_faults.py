@@ -85,6 +85,11 @@ def node_of(model: onnx.ModelProto, op: str, place: int = 0) -> Any:
     return [node for node in model.graph.node if node.op_type == op][place]
 
 
+def projection(model: onnx.ModelProto, part: int) -> str:
+    """The weights that make the query (0), key (1) or value (2)."""
+    return str(node_of(model, "Gemm", part).input[1])
+
+
 def users_of(model: onnx.ModelProto, tensor: str) -> set[str]:
     """The nodes that compute something from ``tensor``; layout is looked through."""
     found: set[str] = set()
@@ -119,8 +124,7 @@ def bypass(model: onnx.ModelProto, node: Any) -> set[str]:
 
 def scaled_query(factor: float) -> Plant:
     def plant(model: onnx.ModelProto) -> set[str]:
-        weight = node_of(model, "MatMul").input[1]
-        return change(model, weight, lambda w: np.hstack([w[:, :32] * factor, w[:, 32:]]))
+        return change(model, projection(model, 0), lambda w: w * factor)
 
     return plant
 
@@ -130,23 +134,27 @@ def one_element(model: onnx.ModelProto) -> set[str]:
         w[3, 5] += 0.1
         return w
 
-    return change(model, node_of(model, "MatMul").input[1], damage)
+    return change(model, projection(model, 0), damage)
 
 
 def nan_in_a_weight(model: onnx.ModelProto) -> set[str]:
     def damage(w: Any) -> Any:
-        w[0, 40] = np.nan
+        w[8, 0] = np.nan
         return w
 
-    return change(model, node_of(model, "MatMul").input[1], damage)
+    return change(model, projection(model, 1), damage)
 
 
 def output_bias(model: onnx.ModelProto) -> set[str]:
-    return change(model, node_of(model, "Add", -1).input[1], lambda b: b + 0.01)
+    node = node_of(model, "Gemm", -1)
+    bias = numpy_helper.from_array(np.full(32, 0.01, np.float32), "bias")  # it has none of its own
+    model.graph.initializer.append(bias)
+    node.input.append("bias")
+    return {node.name}
 
 
 def output_weight(model: onnx.ModelProto) -> set[str]:
-    return change(model, node_of(model, "MatMul", -1).input[1], lambda w: w * 1.001)
+    return change(model, node_of(model, "Gemm", -1).input[1], lambda w: w * 1.001)
 
 
 def softmax_axis(place: int) -> Plant:

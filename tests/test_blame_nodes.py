@@ -156,7 +156,8 @@ def test_the_message_says_what_is_missing(folder: Path) -> None:
     normaliser_dropped(faulty)
     departure = made.blame(faulty)
     assert departure is not None
-    assert departure.after == ["Reshape node__unsafe_view"]
+    assert len(departure.after) == 1
+    assert departure.after[0].startswith("Reshape node_")
     assert "the program goes on with div (aten.div.Tensor)" in departure.message
     end = make(folder, "elu", "attention")
     faulty = end.load()

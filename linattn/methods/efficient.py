@@ -64,8 +64,10 @@ class EfficientAttention(nn.Module):
             key = lower_masked(key, column)
             value = zero_masked(value, column)
         rho_query = torch.softmax(widen(query), dim=-1)
-        rho_key = torch.softmax(key, dim=-2)
-        context = torch.matmul(rho_key.transpose(-1, -2), value)
+        # Over the last axis of the transposed keys: ONNX Runtime turns any other axis to the end
+        # and back, and the product wants them transposed anyway.
+        rho_key = torch.softmax(key.transpose(-1, -2), dim=-1)
+        context = torch.matmul(rho_key, value)
         return torch.matmul(rho_query, context).to(query.dtype)
 
 

@@ -4,7 +4,7 @@ Each function changes the graph in place and returns whether it found its place;
 a softmax has no softmax to get wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,7 @@ def key_and_value_swapped(graph: Graph, artifact: Artifact) -> bool:
             for place, used in enumerate(node.input):
                 node.input[place] = other.get(used, used)
         return True
-    packed = _packed_projection(graph)
-    for name, value in packed:
-        q, k, v = np.split(value, 3, axis=-1)
-        graph.set_weight(name, np.concatenate([q, v, k], axis=-1))
-    return bool(packed)
+    return _change_projections(graph, lambda q, k, v: (q, v, k))
 
 
 def normaliser_dropped(graph: Graph, artifact: Artifact) -> bool:
@@ -82,7 +78,7 @@ def head_ignored(graph: Graph, artifact: Artifact) -> bool:
     if name is None:
         return False
     value = graph.weights()[name].copy()
-    value[-max(len(value) // 8, 1) :] = 0
+    value[:, -max(len(value) // 8, 1) :] = 0
     graph.set_weight(name, value)
     return True
 
@@ -171,12 +167,11 @@ def _scale_part(graph: Graph, part: int, factor: float) -> bool:
 
         graph.before_users(name, make)
         return True
-    packed = _packed_projection(graph)
-    for name, value in packed:
-        parts = np.split(value.copy(), 3, axis=-1)
-        parts[part] = parts[part] * value.dtype.type(factor)
-        graph.set_weight(name, np.concatenate(parts, axis=-1))
-    return bool(packed)
+
+    def change(*parts: NDArray[Any]) -> list[NDArray[Any]]:
+        return [w * w.dtype.type(factor) if i == part else w for i, w in enumerate(parts)]
+
+    return _change_projections(graph, change)
 
 
 def _is_half(graph: Graph, name: str) -> bool:
@@ -186,17 +181,29 @@ def _is_half(graph: Graph, name: str) -> bool:
     return bool(item.type.tensor_type.elem_type == TensorProto.FLOAT16)
 
 
-def _packed_projection(graph: Graph) -> list[tuple[str, NDArray[Any]]]:
-    """Weights ``[M, 3 M]`` that make queries, keys and values at once."""
-    return [
-        (name, value)
-        for name, value in graph.weights().items()
-        if value.ndim == 2 and value.shape[1] == 3 * value.shape[0]
-    ]
+def _change_projections(graph: Graph, change: Callable[..., Sequence[NDArray[Any]]]) -> bool:
+    """Change the weights ``[M, M]`` that make queries, keys and values, of every layer.
+
+    The exporter leaves a large packed weight ``[3 M, M]`` whole and cuts it up in the graph; a
+    small one comes as three, and each layer's output projection is the next square one.
+    """
+    weights = graph.weights()
+    packed = [n for n, w in weights.items() if w.ndim == 2 and w.shape[0] == 3 * w.shape[1]]
+    for name in packed:
+        graph.set_weight(name, np.concatenate(change(*np.split(weights[name], 3))))
+    if packed:
+        return True
+    used = [node.input[1] for node in graph.of_type("Gemm") if node.input[1] in weights]
+    square = [name for name in used if weights[name].shape[0] == weights[name].shape[1]]
+    for start in range(0, len(square) - 3, 4):
+        names = square[start : start + 3]
+        for name, value in zip(names, change(*(weights[n] for n in names)), strict=True):
+            graph.set_weight(name, value)
+    return len(square) > 3
 
 
 def _output_projection(graph: Graph) -> str | None:
-    """The last square weight matrix that a product uses."""
+    """The last square weight matrix ``[out, in]`` that a product uses."""
     weights = graph.weights()
     for node in reversed(graph.of_type("MatMul", "Gemm")):
         for name in node.input:
