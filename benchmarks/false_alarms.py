@@ -37,9 +37,9 @@ Row = dict[str, Any]
 HISTORY = """\
 The first run of seeds 1000 to 1199 found one false alarm, in both modes of ONNX Runtime: Linformer
 on one huge token among three, 7.48 times the yardstick. The yardstick of such inputs now takes
-several nearby ones (`linattn_export.golden`); those ten seeds were run again, the others not, since a
-yardstick that only grows lets pass what passed. Seeds below 2000 ran on artifacts whose layers made
-query, key and value in one product, those from 2000 on ran on artifacts with three."""
+several nearby ones (`linattn_export.golden`); those ten seeds were run again, the others not, since
+a yardstick that only grows lets pass what passed. Seeds below 2000 ran on artifacts whose layers
+made query, key and value in one product, those from 2000 on ran on artifacts with three."""
 
 
 def judge_seeds(folder: Path, manifest: Manifest, seeds: list[int], longest: int) -> Row:

@@ -52,7 +52,7 @@ def session(folder: Path, place: str) -> ort.InferenceSession:
 
 def test_the_folder_is_laid_out_as_designed(small_folder: Path) -> None:
     found = {str(p.relative_to(small_folder)) for p in small_folder.rglob("*") if p.is_file()}
-    expected = {"linattn_manifest.json", "report.json", "report.md"}
+    expected = {"linattn_manifest.json", "report.json", "report.md", "report.html"}
     for method in ("elu", "linformer"):
         expected.add(f"layer/{method}/reference.safetensors")
         for variant, sets in (("dynamic", (0, 1)), ("n16", (0,))):
@@ -133,7 +133,8 @@ def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
         small(tmp_path / name, formats=(), methods=methods, options=RANK_8, check=False)[0]
         for name in ("a", "b")
     )
-    ignored = {"linattn_manifest.json", "report.json", "report.md"}  # they hold times
+    # They hold times.
+    ignored = {"linattn_manifest.json", "report.json", "report.md", "report.html"}
     left, right = (
         {n: h for n, h in snapshot(f).items() if n not in ignored} for f in (first, second)
     )
@@ -296,3 +297,14 @@ def test_digits_reports_accuracy_beside_the_verdict(tmp_path: Path) -> None:
             assert runtime.task.samples == 360
             assert runtime.task.score == runtime.task.reference_score >= 0.95
     assert "Held-out accuracy" in (folder / "report.md").read_text()
+
+
+def test_without_the_packages_of_the_page_the_rest_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    folder, report = small(tmp_path, lengths=())
+    assert report.exit_code is ExitCode.PASS
+    assert not (folder / "report.html").exists()
+    assert (folder / "report.md").exists()
+    assert "pip install 'linattn[report]'" in report.left_out["report.html"]

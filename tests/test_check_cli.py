@@ -224,3 +224,23 @@ def test_interrupted(folder_copy: Path, call_cli: CallCli, monkeypatch: pytest.M
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.splitlines()[-1].startswith("linattn-check: interrupted")
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_is_written_and_needs_no_torch(folder_copy: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = check_without(["torch"], ["torch"], folder_copy, *QUICK, "--html", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert DYNAMIC in text
+
+
+def test_a_page_that_cannot_be_made_is_said_before_the_work(
+    folder_copy: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    done = check_without(["matplotlib"], [], folder_copy, *QUICK, "--html", page)
+    assert done.returncode == 4
+    assert "pip install 'linattn[report]'" in done.stderr
+    assert "PASS" not in done.stderr
+    assert not page.exists()

@@ -63,7 +63,9 @@ def build(request: BuildRequest) -> Report:
         if request.shrink:
             shrink_repros(folder, report, request, build)
         _record(folder, document, report)
-        write_reports(folder, report)
+        unwritten = write_reports(folder, report, document)
+        if unwritten is not None:
+            report.left_out["report.html"] = unwritten
         manifest.write(folder, document)
     return report
 

@@ -43,6 +43,9 @@ def check(
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a short Markdown report to FILE.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one page to FILE.")
+    ] = None,
     baseline: Annotated[
         Path | None,
         typer.Option(metavar="REPORT", help="Fail where size or latency got worse than in it."),
@@ -88,6 +91,7 @@ def check(
         fail_on=fail_on,
         junit=junit,
         summary=summary,
+        html=html,
         baseline=baseline,
         repro=repro,
         json=json,

@@ -12,6 +12,8 @@ from linattn_runtime_checks.faults.selftest import self_test as run_self_test
 from linattn_runtime_checks.isolation.process import Limits
 from linattn_runtime_checks.manifest import Manifest, read
 from linattn_runtime_checks.policy import FailOn, parse_fail_on
+from linattn_runtime_checks.report.html import render_html
+from linattn_runtime_checks.report.html.needs import require_packages
 from linattn_runtime_checks.report.junit import render as render_junit
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.selftest import show as show_self_test
@@ -32,6 +34,7 @@ class Options:
     fail_on: str | None
     junit: Path | None
     summary: Path | None
+    html: Path | None
     baseline: Path | None
     repro: Path | None
     json: bool
@@ -53,6 +56,8 @@ def check(options: Options) -> ExitCode:
     limits = _limits(options)
     if options.seed is not None and not options.live:
         raise UsageError("--seed is of the inputs of --live; add --live, or leave out --seed")
+    if options.html is not None:
+        require_packages()  # before minutes of work
     manifest = read(options.folder)
     baseline = None if options.baseline is None else read_baseline(options.baseline)
     report = _judged(options, manifest, limits, baseline)
@@ -61,6 +66,7 @@ def check(options: Options) -> ExitCode:
     _tell_policy(report, failed, policy, options)
     _write(options.junit, "--junit", lambda: render_junit(report))
     _write(options.summary, "--summary", lambda: render_summary(report))
+    _write(options.html, "--html", lambda: render_html(report, manifest))
     if options.json:
         print(report.model_dump_json(indent=2))
     return failed
@@ -100,6 +106,7 @@ def self_test(options: Options) -> ExitCode:
         "--live": options.live,
         "--junit": options.junit,
         "--summary": options.summary,
+        "--html": options.html,
         "--baseline": options.baseline,
         "--repro": options.repro,
         "--fail-on": options.fail_on,

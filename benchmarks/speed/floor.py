@@ -1,0 +1,98 @@
+"""The latency of a layer divided by that of its matrix products alone (the GEMM floor).
+
+python -m benchmarks.speed.floor [--quick] [--output FOLDER] [--budget SECONDS]
+"""
+
+import tempfile
+from pathlib import Path
+
+from benchmarks.speed import page
+from benchmarks.speed.floor_graph import floor_inputs, write_floor
+from benchmarks.speed.layers import (
+    FULL,
+    LINEAR,
+    QUICK,
+    Sizes,
+    call_of,
+    export,
+    hidden_states,
+    make_layer,
+    open_session,
+)
+from benchmarks.speed.load import Watch
+from benchmarks.speed.profile import shares
+from benchmarks.speed.ratios import Goal, median_ms, ratio
+from benchmarks.speed.timing import interleave
+
+LENGTHS = (128, 512, 4096, 8192)
+PROFILED = (128, 4096)
+_SHORT = 512
+_TIGHT, _LOOSE, _OVERHEAD = Goal(value=1.08), Goal(value=1.15), Goal(value=1.30)
+
+
+def goal_of(method: str, length: int) -> Goal:
+    """Issue 4's figures."""
+    if length <= _SHORT:
+        return _OVERHEAD
+    return _LOOSE if method in ("efficient", "linformer") else _TIGHT
+
+
+def measure(
+    folder: Path, sizes: Sizes, lengths: tuple[int, ...], budget_s: float
+) -> tuple[list[page.Row], list[page.Row]]:
+    """The table and the profiles."""
+    paths = {method: export(make_layer(method, sizes), folder) for method in LINEAR}
+    sessions = {method: open_session(path) for method, path in paths.items()}
+    rows, profiles = [], []
+    for length in lengths:
+        x = hidden_states(length, sizes)
+        calls = {m: call_of(s, {"hidden_states": x}) for m, s in sessions.items()}
+        for name in ("floor", "floor of linformer"):
+            linformer = name != "floor"
+            path = folder / f"{name}-{length}.onnx"
+            write_floor(path, length, sizes, linformer=linformer)
+            calls[name] = call_of(
+                open_session(path), dict(floor_inputs(x, sizes, linformer=linformer))
+            )
+        times = interleave(calls, budget_s)
+        for method in LINEAR:
+            floor = times["floor of linformer" if method == "linformer" else "floor"]
+            rows.append(
+                page.ratio_row(
+                    {"method": method, "N": length},
+                    {"layer ms": median_ms(times[method]), "floor ms": median_ms(floor)},
+                    ratio(times[method], floor),
+                    goal_of(method, length),
+                )
+            )
+        if length in PROFILED or length == lengths[0]:
+            for method, path in paths.items():
+                keys = {"method": method, "N": length}
+                profiles += shares(path, {"hidden_states": x}, keys)
+    return rows, profiles
+
+
+def main() -> None:
+    """Measure and write."""
+    options = page.options_of(__doc__, budget_s=25)
+    sizes = QUICK if options.quick else FULL
+    lengths = (16, 64) if options.quick else LENGTHS
+    watch = Watch()
+    with tempfile.TemporaryDirectory() as folder:
+        budget_s = 0.2 if options.quick else options.budget
+        rows, profiles = measure(Path(folder), sizes, lengths, budget_s)
+    page.write(
+        options.output,
+        "floor",
+        title="Layer latency against the GEMM floor",
+        text="The dynamic artifact of one layer against a graph, built in the same run, that holds "
+        f"only its matrix products and no transposes. {page.PAIRED}",
+        settings=f"{sizes.stated()}; Linformer R = {sizes.rank}, N_max = {sizes.max_length}",
+        load=watch.stated(),
+        rows=rows,
+        more={"Where the time goes": profiles},
+    )
+
+
+if __name__ == "__main__":
+    main()
