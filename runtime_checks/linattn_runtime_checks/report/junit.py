@@ -169,7 +169,7 @@ def why_not_judged(report: Report, artifact: ArtifactResult) -> str:
         return "no case of its golden pack has sizes that it declares"
     takers = [name for name, runtime in RUNTIMES.items() if artifact.format in runtime.formats]
     if set(takers) & set(report.runtimes):
-        return "not loaded, for it or its golden pack is damaged; see the suite of the folder"
+        return "not loaded, for it or its golden pack is damaged"
     reasons = [f"{name}: {report.left_out[name]}" for name in takers if name in report.left_out]
     return "; ".join(reasons) or f"no runtime was asked to run {artifact.format}"
 
