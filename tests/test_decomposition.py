@@ -1,0 +1,93 @@
+"""The short way into ONNX gives torch's own graph, and leaves to torch what it cannot take."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from linattn_export.formats import onnx_graph
+from linattn_export.formats.base import Job
+from linattn_export.formats.decomposition import as_traced, needs_none
+from linattn_export.formats.onnx_graph import FORMAT, _registry
+from linattn_export.request import BuildRequest
+from linattn_export.subject import make_subjects
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def captured(function: Callable[[Tensor], Tensor]) -> ExportedProgram:
+    shapes = {"x": {0: Dim("rows", min=1, max=64)}}
+    return torch.export.export(Function(function), (torch.randn(3, 4),), dynamic_shapes=shapes)
+
+
+def shape_of(path: Path) -> list[object]:
+    """The graph without names of tensors: operators, attributes, who feeds whom, weights."""
+    model = onnx.load(path)
+    names: dict[str, object] = {"": None}
+    for item in model.graph.initializer:
+        names[item.name] = numpy_helper.to_array(item).tobytes()
+    for place, value in enumerate(model.graph.input):
+        names[value.name] = f"input {place}"
+    found: list[object] = []
+    for place, node in enumerate(model.graph.node):
+        for index, name in enumerate(node.output):
+            names[name] = (place, index)
+        # A reshape and a view differ for a size of 0, which no axis declares.
+        attributes = sorted(a.SerializeToString() for a in node.attribute if a.name != "allowzero")
+        found.append((node.op_type, attributes, [names[name] for name in node.input]))
+    return [*found, *(names[value.name] for value in model.graph.output)]
+
+
+@pytest.mark.parametrize(
+    ("method", "mask", "dtype"),
+    [("elu", True, "fp32"), ("linformer", False, "fp16"), ("efficient", True, "fp16")],
+)
+def test_the_graph_is_the_one_of_torchs_own_way(
+    method: str, mask: bool, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = BuildRequest(methods=(method,), mask=mask, dtype=dtype, d_model=32, heads=2)
+    (subject,) = make_subjects(request)
+    job = Job(subject=subject, variant=subject.variants[0], opset=18)
+    before = str(job.program.graph)
+    assert needs_none(job.program, _registry())
+    FORMAT.write(job, tmp_path / "short.onnx")
+    assert str(job.program.graph) == before, "other formats are written from it too"
+    monkeypatch.setattr(onnx_graph, "needs_none", lambda program, table: False)
+    FORMAT.write(job, tmp_path / "long.onnx")
+    assert shape_of(tmp_path / "short.onnx") == shape_of(tmp_path / "long.onnx")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.clone().add_(1.0),  # writes to its input
+        lambda x: torch.special.i1e(x),  # has no translation
+        lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)),
+    ],
+    ids=["in place", "untranslated", "branch"],
+)
+def test_what_is_left_to_torch(function: Callable[[Tensor], Tensor]) -> None:
+    assert not needs_none(captured(function), _registry())
+
+
+def test_only_casts_that_change_the_dtype_are_kept() -> None:
+    program = captured(lambda x: x.to(torch.float32).exp().to(torch.float16).to(torch.float16))
+    assert needs_none(program, _registry())
+    plain = as_traced(program)
+    targets = [str(node.target) for node in plain.graph.nodes if node.op == "call_function"]
+    kept = [target for target in targets if "_assert" not in target]
+    assert kept == ["aten.exp.default", "aten._to_copy.default"]
+    x = torch.randn(5, 4)
+    assert torch.equal(plain.module()(x), program.module()(x))
