@@ -25,7 +25,7 @@ TABLES = {
     "export/linattn_export/formats": (
         "linattn_export.formats",
         "FORMATS",
-        {"base.py", "opset17.py"},
+        {"base.py", "opset17.py", "decomposition.py"},
     ),
 }
 
