@@ -128,6 +128,16 @@ def test_an_artifact_that_is_gone_is_a_regression() -> None:
     ]
 
 
+def test_many_artifacts_that_are_gone_are_one_finding() -> None:
+    before = report(None)
+    (artifact,) = before.artifacts
+    names = [f"layer/elu/onnx/n{length}" for length in range(9)]
+    before.artifacts = [artifact.model_copy(update={"id": name}) for name in names]
+    (finding,) = against(report(None), before).findings
+    assert finding.message.startswith("9 artifacts (layer/elu/onnx/n0, layer/elu/onnx/n1, ")
+    assert finding.message.endswith(", ..) are in the baseline, but not in the folder")
+
+
 @pytest.mark.parametrize(
     ("before", "why"),
     [

@@ -23,6 +23,7 @@ from linattn_runtime_checks.report.model import (
 
 SIZE_BAND = 1.01
 LATENCY_BAND = 1.25
+_NAMED = 4
 _SAME_MACHINE = ("processor", "cores", "system")
 Again = Callable[[set[str]], LatencyTable]
 
@@ -88,11 +89,15 @@ def _sizes(report: Report, before: Report) -> Iterator[Change]:
 
 def _gone(report: Report, before: Report) -> list[Finding]:
     here = {artifact.id for artifact in report.artifacts}
-    return [
-        Finding.of(Code.ARTIFACT_GONE, f"{artifact.id} is in the baseline, but not in the folder")
-        for artifact in before.artifacts
-        if artifact.id not in here
-    ]
+    gone = [artifact.id for artifact in before.artifacts if artifact.id not in here]
+    if not gone:
+        return []
+    named = ", ".join(gone[:_NAMED])
+    if len(gone) > _NAMED:
+        named = f"{len(gone)} artifacts ({named}, ..)"
+    verb = "is" if len(gone) == 1 else "are"
+    message = f"{named} {verb} in the baseline, but not in the folder"
+    return [Finding.of(Code.ARTIFACT_GONE, message)]
 
 
 def _latencies(found: Against, report: Report, before: Report, again: Again) -> None:
