@@ -6,8 +6,8 @@
     yardstick    = max(error(eager), SENSITIVITY_FACTOR * sensitivity)
     pass         = error(artifact) <= K * yardstick
 
-On a hostile family with few rows, error(eager) is the largest over several inputs that are a few
-rounding units apart: see ``linattn_export.golden``.
+On a hostile family, error(eager) is the largest over several inputs that are a few rounding units
+apart: see ``linattn_export.golden``.
 
 Row error and whole error are judged each against its own yardstick: the row error sees one wrong
 token among thousands, the whole error is the tighter of the two when one row is ill-conditioned.
