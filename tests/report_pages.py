@@ -115,6 +115,7 @@ def latency(methods: tuple[str, ...], lengths: tuple[int, ...] = LENGTHS) -> Lat
         if method != "softmax"
     }
     return LatencyTable(threads=2, load_before=0.5, load_after=0.6, results=results,
+                        machine_ms=dict.fromkeys(lengths, 2.0),
                         exponents=exponents, crossovers=crossovers)  # fmt: skip
 
 

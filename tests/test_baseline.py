@@ -145,6 +145,10 @@ def test_many_artifacts_that_are_gone_are_one_finding() -> None:
         (report(table(1.0), processor="two"), "it was measured with processor two"),
         (report(table(1.0, threads=1)), "it ran 1 threads, this run 2"),
         (report(table(1.0, runtime="ort-cuda")), "timed in both"),
+        (
+            report(table(1.0).model_copy(update={"machine_ms": {}})),
+            "the machine's speed at 64",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_said_and_fails(before: Report, why: str) -> None:

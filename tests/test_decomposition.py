@@ -72,11 +72,14 @@ def test_the_graph_is_the_one_of_torchs_own_way(
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x.clone().add_(1.0),  # writes to its input
+        lambda x: x.clone().add_(1.0),
+        lambda x: torch.ops.aten._native_batch_norm_legit(  # has a translation, and moves the mean
+            x, None, None, torch.zeros(4), torch.ones(4), True, 0.1, 1e-5
+        )[0],
         lambda x: torch.special.i1e(x),  # has no translation
         lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)),
     ],
-    ids=["in place", "untranslated", "branch"],
+    ids=["in place", "writes", "untranslated", "branch"],
 )
 def test_what_is_left_to_torch(function: Callable[[Tensor], Tensor]) -> None:
     assert not needs_none(captured(function), _registry())

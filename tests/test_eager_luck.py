@@ -1,10 +1,17 @@
 """One run of eager may be lucky: on hostile inputs the yardstick is of several."""
 
+from pathlib import Path
+
+import pytest
 import torch
 
 from linattn_export.cases import _LIVE_FAMILY_LENGTH, CasePlan
-from linattn_export.golden import _more_draws
+from linattn_export.golden import _more_draws, run_double, write_golden
+from linattn_export.inputs import draw
 from linattn_export.perturb import nearby_inputs
+from linattn_export.request import BuildRequest
+from linattn_export.subject import make_subjects
+from linattn_runtime_checks.verdict import error_of
 
 
 def plan(sequence: int, *, hostile: bool = True) -> CasePlan:
@@ -31,3 +38,27 @@ def test_nearby_inputs_differ_by_a_few_units_and_keep_zeros_and_masks() -> None:
     assert not torch.equal(first["x"], second["x"])
     assert torch.equal(first["zero"], inputs["zero"])
     assert first["mask"] is inputs["mask"]
+
+
+@pytest.mark.parametrize("hostile", [True, False])
+def test_the_pack_holds_the_worst_of_all_runs_of_eager(hostile: bool, tmp_path: Path) -> None:
+    request = BuildRequest(
+        methods=("linformer",),
+        lengths=(),
+        dynamic="1:16",
+        d_model=32,
+        heads=2,
+        options={"linformer": {"rank": 8, "max_length": 16}},
+    )
+    (subject,) = make_subjects(request)
+    inputs = draw(
+        subject.inputs, {"batch": 3, "sequence": 2}, family="huge-token", dtype=subject.dtype,
+        seed=subject.seed, task=None, directions=subject.directions,
+    )  # fmt: skip
+    reference, eager = subject.double(), subject.eager()
+    nearby = [nearby_inputs(inputs, subject.dtype, run) for run in range(8)]
+    errors = [error_of(eager(x).numpy(), run_double(reference, x)).row for x in (inputs, *nearby)]
+    assert max(errors) > 1.2 * errors[0], "this input would not show it"
+    index = write_golden(subject, tmp_path / "pack", [plan(2, hostile=hostile)])
+    (case,) = index.cases
+    assert case.eager_error.row == (max(errors) if hostile else errors[0])

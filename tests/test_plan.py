@@ -79,6 +79,14 @@ def test_every_case_lies_in_what_was_declared(
     assert len(names) == len(set(names))
 
 
+def test_every_length_is_timed_at_its_smallest_batch_and_one_at_a_larger_too() -> None:
+    timed = {plan.sequence: plan.timed for plan in plan_cases(DEFAULT, []) if plan.timed}
+    assert timed == {128: (1, 8), 512: (1,), 1024: (1,), 4096: (1,)}
+    small = make_variants((), Range(low=1, high=128), Range(low=2, high=4), "")
+    timed = {plan.sequence: plan.timed for plan in plan_cases(small, []) if plan.timed}
+    assert timed == {128: (2,)}
+
+
 def test_a_mask_adds_its_families_to_every_variant() -> None:
     plans = plan_cases(DEFAULT, MASKED)
     for family in ("right-padding", "left-padding", "one-empty", "one-token"):

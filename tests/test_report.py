@@ -90,6 +90,7 @@ def report(*artifacts: ArtifactResult) -> Report:
             threads=2,
             load_before=0.1,
             load_after=1.9,
+            machine_ms={16: 1.0, 4096: 1.0},
             results=results,
             crossovers=crossovers(results),
         ),

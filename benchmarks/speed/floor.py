@@ -31,7 +31,7 @@ _TIGHT, _LOOSE, _OVERHEAD = Goal(value=1.08), Goal(value=1.15), Goal(value=1.30)
 
 
 def goal_of(method: str, length: int) -> Goal:
-    """Issue 4's figures."""
+    """What the layer should take at most, as a multiple of its products."""
     if length <= _SHORT:
         return _OVERHEAD
     return _LOOSE if method in ("efficient", "linformer") else _TIGHT

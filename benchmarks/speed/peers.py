@@ -36,7 +36,7 @@ _SAME = 1e-4
 
 
 def goal_of(length: int) -> Goal:
-    """Issue 4's figures."""
+    """What ours should take at most, as a multiple of theirs."""
     return Goal(value=0.8 if length >= _LONG else 1.0)
 
 

@@ -153,6 +153,9 @@ def _incomparable(report: Report, before: Report) -> str | None:
     assert report.latency is not None
     if report.latency.threads != before.latency.threads:
         return f"it ran {before.latency.threads} threads, this run {report.latency.threads}"
+    lengths = {result.sequence for result in before.latency.results}
+    if unknown := lengths - before.latency.machine_ms.keys():
+        return f"it does not say the machine's speed at {min(unknown)} tokens; measure it again"
     if not _changes(report.latency, before.latency):
         return "no artifact, runtime, length and batch was timed in both"
     return None

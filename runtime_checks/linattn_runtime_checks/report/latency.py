@@ -47,7 +47,7 @@ class LatencyTable(BaseModel):
     threads: int
     load_before: float | None
     load_after: float | None
-    machine_ms: dict[int, float] = {}
+    machine_ms: dict[int, float]
     """Length in tokens to the median time of one fixed matrix product, measured among the turns."""
     results: list[LatencyResult] = []
     crossovers: dict[str, int | None] = {}
