@@ -3,17 +3,13 @@
 python -m benchmarks.speed.eager [--quick] [--output FOLDER] [--budget SECONDS]
 """
 
-import tempfile
 from pathlib import Path
 
 import torch
 
-from benchmarks.speed import page
+from benchmarks.speed import page, script
 from benchmarks.speed.layers import (
-    FULL,
     LINEAR,
-    QUICK,
-    THREADS,
     Array,
     Sizes,
     call_of,
@@ -22,7 +18,6 @@ from benchmarks.speed.layers import (
     make_layer,
     open_session,
 )
-from benchmarks.speed.load import Watch
 from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import Call, interleave
 from linattn_export.subject import Subject
@@ -43,7 +38,7 @@ def eager_call(subject: Subject, x: Array) -> Call:
 
 def measure(
     folder: Path, sizes: Sizes, lengths: tuple[int, ...], budget_s: float
-) -> list[page.Row]:
+) -> script.Measured:
     """The table."""
     subjects = {method: make_layer(method, sizes) for method in LINEAR}
     sessions = {m: open_session(export(subject, folder)) for m, subject in subjects.items()}
@@ -63,27 +58,19 @@ def measure(
                     GOAL if length >= _FROM else None,
                 )
             )
-    return rows
+    return script.Measured(rows=rows)
 
 
 def main() -> None:
     """Measure and write."""
-    options = page.options_of(__doc__, budget_s=25)
-    torch.set_num_threads(THREADS)
-    sizes = QUICK if options.quick else FULL
-    lengths = (16, 64) if options.quick else LENGTHS
-    watch = Watch()
-    with tempfile.TemporaryDirectory() as folder:
-        budget_s = 0.2 if options.quick else options.budget
-        rows = measure(Path(folder), sizes, lengths, budget_s)
-    page.write(
-        options.output,
-        "eager",
+    script.run(
+        __doc__,
+        measure,
+        name="eager",
         title="ONNX Runtime against eager PyTorch",
-        text=f"The dynamic artifact against the module that it was made from. {page.PAIRED}",
-        settings=f"{sizes.stated()}; Linformer R = {sizes.rank}, N_max = {sizes.max_length}",
-        load=watch.stated(),
-        rows=rows,
+        text="The dynamic artifact against the module that it was made from.",
+        lengths=LENGTHS,
+        budget_s=25,
     )
 
 

@@ -12,7 +12,6 @@ optimum-cli exports a BERT of random weights from a folder on the disk, told to 
 validates what it wrote as it does by default. A build counts only if all its artifacts passed.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -225,21 +224,13 @@ def measure_once(folder: Path, optimum: Optimum, build: Build) -> page.Row:
     return ours.row([taken], [(before + after) / 2])
 
 
-def options_of() -> argparse.Namespace:
-    """Those of all scripts, and where optimum-cli is."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--optimum-cli", metavar="PATH", default="optimum-cli")
-    parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes, in seconds: shows that it runs, no more"
-    )
-    parser.add_argument("--output", type=Path, default=page.RESULTS, help="folder of the results")
-    parser.add_argument("--budget", type=float, default=60, help="seconds of timing")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Measure and write; exit 4 where optimum-cli is not found, 3 where a command fails."""
-    options = options_of()
+    options = page.options_of(
+        __doc__,
+        60,
+        lambda parser: parser.add_argument("--optimum-cli", metavar="PATH", default="optimum-cli"),
+    )
     command = shutil.which(options.optimum_cli)
     if command is None:
         print(

@@ -3,14 +3,11 @@
 python -m benchmarks.speed.fixed [--quick] [--output FOLDER] [--budget SECONDS]
 """
 
-import tempfile
 from pathlib import Path
 
-from benchmarks.speed import page
+from benchmarks.speed import page, script
 from benchmarks.speed.layers import (
-    FULL,
     LINEAR,
-    QUICK,
     Sizes,
     call_of,
     export,
@@ -18,7 +15,6 @@ from benchmarks.speed.layers import (
     make_layer,
     open_session,
 )
-from benchmarks.speed.load import Watch
 from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import interleave
 
@@ -28,7 +24,7 @@ GOAL = Goal(value=1.0)
 
 def measure(
     folder: Path, sizes: Sizes, lengths: tuple[int, ...], budget_s: float
-) -> list[page.Row]:
+) -> script.Measured:
     """The table."""
     subjects = {method: make_layer(method, sizes, lengths) for method in LINEAR}
     dynamic = {m: open_session(export(subject, folder)) for m, subject in subjects.items()}
@@ -50,26 +46,19 @@ def measure(
                     GOAL,
                 )
             )
-    return rows
+    return script.Measured(rows=rows)
 
 
 def main() -> None:
     """Measure and write."""
-    options = page.options_of(__doc__, budget_s=20)
-    sizes = QUICK if options.quick else FULL
-    lengths = (16, 64) if options.quick else LENGTHS
-    watch = Watch()
-    with tempfile.TemporaryDirectory() as folder:
-        budget_s = 0.2 if options.quick else options.budget
-        rows = measure(Path(folder), sizes, lengths, budget_s)
-    page.write(
-        options.output,
-        "fixed",
+    script.run(
+        __doc__,
+        measure,
+        name="fixed",
         title="Fixed against dynamic artifacts",
-        text=f"The artifact for one length against the one for all, at that length. {page.PAIRED}",
-        settings=f"{sizes.stated()}; Linformer R = {sizes.rank}, N_max = {sizes.max_length}",
-        load=watch.stated(),
-        rows=rows,
+        text="The artifact for one length against the one for all, at that length.",
+        lengths=LENGTHS,
+        budget_s=20,
     )
 
 

@@ -3,15 +3,12 @@
 python -m benchmarks.speed.floor [--quick] [--output FOLDER] [--budget SECONDS]
 """
 
-import tempfile
 from pathlib import Path
 
-from benchmarks.speed import page
+from benchmarks.speed import page, script
 from benchmarks.speed.floor_graph import floor_inputs, write_floor
 from benchmarks.speed.layers import (
-    FULL,
     LINEAR,
-    QUICK,
     Sizes,
     call_of,
     export,
@@ -19,7 +16,6 @@ from benchmarks.speed.layers import (
     make_layer,
     open_session,
 )
-from benchmarks.speed.load import Watch
 from benchmarks.speed.profile import shares
 from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import interleave
@@ -39,7 +35,7 @@ def goal_of(method: str, length: int) -> Goal:
 
 def measure(
     folder: Path, sizes: Sizes, lengths: tuple[int, ...], budget_s: float
-) -> tuple[list[page.Row], list[page.Row]]:
+) -> script.Measured:
     """The table and the profiles."""
     paths = {method: export(make_layer(method, sizes), folder) for method in LINEAR}
     sessions = {method: open_session(path) for method, path in paths.items()}
@@ -69,28 +65,20 @@ def measure(
             for method, path in paths.items():
                 keys = {"method": method, "N": length}
                 profiles += shares(path, {"hidden_states": x}, keys)
-    return rows, profiles
+    return script.Measured(rows=rows, more={"Where the time goes": profiles})
 
 
 def main() -> None:
     """Measure and write."""
-    options = page.options_of(__doc__, budget_s=25)
-    sizes = QUICK if options.quick else FULL
-    lengths = (16, 64) if options.quick else LENGTHS
-    watch = Watch()
-    with tempfile.TemporaryDirectory() as folder:
-        budget_s = 0.2 if options.quick else options.budget
-        rows, profiles = measure(Path(folder), sizes, lengths, budget_s)
-    page.write(
-        options.output,
-        "floor",
+    script.run(
+        __doc__,
+        measure,
+        name="floor",
         title="Layer latency against the GEMM floor",
         text="The dynamic artifact of one layer against a graph, built in the same run, that holds "
-        f"only its matrix products and no transposes. {page.PAIRED}",
-        settings=f"{sizes.stated()}; Linformer R = {sizes.rank}, N_max = {sizes.max_length}",
-        load=watch.stated(),
-        rows=rows,
-        more={"Where the time goes": profiles},
+        "only its matrix products and no transposes.",
+        lengths=LENGTHS,
+        budget_s=25,
     )
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,12 @@ RESULTS = Path(__file__).parents[1] / "results"
 Row = dict[str, Any]
 
 
-def options_of(description: str | None, budget_s: float) -> argparse.Namespace:
-    """``--quick``, ``--output`` and ``--budget``."""
+def options_of(
+    description: str | None,
+    budget_s: float,
+    further: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
+) -> argparse.Namespace:
+    """``--quick``, ``--output``, ``--budget`` in seconds, and what ``further`` adds."""
     lines = (description or "").strip().splitlines()
     parser = argparse.ArgumentParser(description=lines[0] if lines else None)
     parser.add_argument(
@@ -23,8 +27,9 @@ def options_of(description: str | None, budget_s: float) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument(
-        "--budget", type=float, default=budget_s, help="seconds of timing for each length"
+        "--budget", type=float, default=budget_s, help="seconds of timing, of each length if any"
     )
+    further(parser)
     return parser.parse_args()
 
 
@@ -82,7 +87,7 @@ def write(
     settings: str,
     load: str,
     rows: Sequence[Row],
-    more: dict[str, Sequence[Row]] | None = None,
+    more: Mapping[str, Sequence[Row]] | None = None,
     notes: Sequence[str] = (),
 ) -> None:
     """Write ``NAME.json`` and ``NAME.md``.
@@ -104,7 +109,7 @@ def write(
         "settings": settings,
         "load": load,
         "rows": list(rows),
-        "more": more or {},
+        "more": dict(more or {}),
         "notes": list(notes),
     }
     folder.mkdir(parents=True, exist_ok=True)

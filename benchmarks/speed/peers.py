@@ -7,16 +7,13 @@ before anything is timed. A layer that cannot be exported for any length is expo
 one that cannot be exported at all is reported with the reason.
 """
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from torch import nn
 
-from benchmarks.speed import page
+from benchmarks.speed import page, script
 from benchmarks.speed.layers import (
-    FULL,
-    QUICK,
     Array,
     Sizes,
     call_of,
@@ -24,7 +21,6 @@ from benchmarks.speed.layers import (
     hidden_states,
     open_session,
 )
-from benchmarks.speed.load import Watch
 from benchmarks.speed.peer_layers import PEERS, Peer, export_peer
 from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import interleave
@@ -78,7 +74,7 @@ class Contestant:
 
 def measure(
     folder: Path, sizes: Sizes, lengths: tuple[int, ...], budget_s: float
-) -> tuple[list[page.Row], list[str]]:
+) -> script.Measured:
     """The table, and what could not be measured."""
     rows: list[page.Row] = []
     notes = [f"{p.package} is not installed: see the extra bench" for p in PEERS if not p.version]
@@ -116,28 +112,20 @@ def measure(
                 )
             )
         notes += contestant.notes
-    return rows, notes
+    return script.Measured(rows=rows, notes=notes)
 
 
 def main() -> None:
     """Measure and write."""
-    options = page.options_of(__doc__, budget_s=8)
-    sizes = QUICK if options.quick else FULL
-    lengths = (16, 64) if options.quick else LENGTHS
-    watch = Watch()
-    with tempfile.TemporaryDirectory() as folder:
-        budget_s = 0.2 if options.quick else options.budget
-        rows, notes = measure(Path(folder), sizes, lengths, budget_s)
-    page.write(
-        options.output,
-        "peers",
+    script.run(
+        __doc__,
+        measure,
+        name="peers",
         title="Ours against other packages' layers",
         text="Our dynamic artifact against the package's own module as torch.onnx.export writes "
-        f"it, with the same weights. {page.PAIRED}",
-        settings=f"{sizes.stated()}; Linformer R = {sizes.rank}, N_max = {sizes.max_length}",
-        load=watch.stated(),
-        rows=rows,
-        notes=notes,
+        "it, with the same weights.",
+        lengths=LENGTHS,
+        budget_s=8,
     )
 
 

@@ -3,14 +3,11 @@
 python -m benchmarks.speed.softmax [--quick] [--output FOLDER] [--budget SECONDS]
 """
 
-import tempfile
 from pathlib import Path
 
-from benchmarks.speed import page
+from benchmarks.speed import page, script
 from benchmarks.speed.layers import (
-    FULL,
     LINEAR,
-    QUICK,
     Sizes,
     call_of,
     export,
@@ -18,7 +15,6 @@ from benchmarks.speed.layers import (
     make_layer,
     open_session,
 )
-from benchmarks.speed.load import Watch
 from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import interleave
 
@@ -42,7 +38,7 @@ def lacking(length: int, sizes: Sizes) -> str | None:
 
 def measure(
     folder: Path, sizes: Sizes, lengths: tuple[int, ...], budget_s: float
-) -> tuple[list[page.Row], list[str]]:
+) -> script.Measured:
     """The table, and what could not be measured."""
     methods = ("softmax", *LINEAR)
     paths = {method: export(make_layer(method, sizes), folder) for method in methods}
@@ -68,27 +64,20 @@ def measure(
                     GOALS.get(length),
                 )
             )
-    return rows, notes
+    return script.Measured(rows=rows, notes=notes)
 
 
 def main() -> None:
     """Measure and write."""
-    options = page.options_of(__doc__, budget_s=40)
-    sizes = QUICK if options.quick else FULL
-    lengths = (64, 128) if options.quick else tuple(GOALS)
-    watch = Watch()
-    with tempfile.TemporaryDirectory() as folder:
-        budget_s = 0.2 if options.quick else options.budget
-        rows, notes = measure(Path(folder), sizes, lengths, budget_s)
-    page.write(
-        options.output,
-        "softmax",
+    script.run(
+        __doc__,
+        measure,
+        name="softmax",
         title="Softmax against the linear methods",
-        text=f"How many times longer the softmax layer takes. {page.PAIRED}",
-        settings=f"{sizes.stated()}; Linformer R = {sizes.rank}, N_max = {sizes.max_length}",
-        load=watch.stated(),
-        rows=rows,
-        notes=notes,
+        text="How many times longer the softmax layer takes.",
+        lengths=tuple(GOALS),
+        budget_s=40,
+        quick_lengths=(64, 128),
     )
 
 

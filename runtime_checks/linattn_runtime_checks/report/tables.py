@@ -69,12 +69,18 @@ def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:
         "p50 / p90 / p99 ms", "/ eager", "/ softmax",
     )  # fmt: skip
     note = (
-        f"{latency.threads} threads, load before {_load(latency.load_before)}, after "
-        f"{_load(latency.load_after)}; everything at one length takes turns, idle threads sleep; "
-        "ratios of medians in the same run, below 1 is faster; ? where the 95 % intervals of the "
-        "medians overlap: inconclusive"
+        f"{circumstances(latency)}; ratios of medians in the same run, below 1 is faster; ? where "
+        "the 95 % intervals of the medians overlap: inconclusive"
     )
     return Table(title="Latency", headings=headings, rows=rows, note=note)
+
+
+def circumstances(latency: LatencyTable) -> str:
+    """Under which load all of it was measured, and how."""
+    return (
+        f"{latency.threads} threads, load before {_load(latency.load_before)}, after "
+        f"{_load(latency.load_after)}; everything at one length takes turns, idle threads sleep"
+    )
 
 
 def session_table(report: Report) -> Table:

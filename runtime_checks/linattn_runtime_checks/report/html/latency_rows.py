@@ -4,7 +4,7 @@ from linattn_runtime_checks.report.html.grid import NOTHING
 from linattn_runtime_checks.report.html.values import short
 from linattn_runtime_checks.report.latency import LatencyResult
 from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.report.tables import Table, latency_table
+from linattn_runtime_checks.report.tables import Table, circumstances
 
 _NOTE = (
     "95 %: the interval that holds the median; first: the first run at that length; / eager, "
@@ -15,10 +15,9 @@ _NOTE = (
 
 def full_latency_table(report: Report) -> Table | None:
     """Everything that was timed, with more columns than a terminal takes; None if nothing was."""
-    plain = latency_table(report, dynamic_only=False)
-    if plain is None or report.latency is None:
-        return None
     latency = report.latency
+    if latency is None or not latency.results:
+        return None
     rows = [
         (
             f"{result.model}/{result.method}",
@@ -41,10 +40,8 @@ def full_latency_table(report: Report) -> Table | None:
         "model/method", "runtime", "variant", "batch", "tokens", "p50 ms", "95 %", "p90 ms",
         "p99 ms", "first ms", "runs", "/ eager", "/ softmax",
     )  # fmt: skip
-    # The first words of the plain table's note say under which load all of it was measured.
-    circumstances = plain.note.split("; ratios of")[0]
-    note = f"{circumstances}; {_NOTE}"
-    return Table(title=plain.title, headings=headings, rows=rows, note=note)
+    note = f"{circumstances(latency)}; {_NOTE}"
+    return Table(title="Latency", headings=headings, rows=rows, note=note)
 
 
 def ratio_text(result: LatencyResult, other: LatencyResult | None) -> str:
