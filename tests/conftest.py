@@ -86,3 +86,19 @@ def snapshot(root: Path) -> dict[str, str]:
         else "folder"
         for path in sorted(root.rglob("*"))
     }
+
+
+@pytest.fixture
+def here(small_folder: Path, tmp_path: Path) -> Path:
+    """See :func:`build_calls.prepare`."""
+    from build_calls import prepare
+
+    return prepare(small_folder, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def pages() -> dict[str, str]:
+    """``report.html`` of a report that passes, one that fails and one in part."""
+    from page_elements import states
+
+    return states()

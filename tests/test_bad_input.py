@@ -1,38 +1,14 @@
 """Whatever is wrong with a call of ``build``: the exit code, the message, the old folder intact."""
 
-import dataclasses
-import errno
 import os
-import shlex
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import onnxruntime
 import pytest
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
 
-from conftest import CallCli, Outcome, run_cli, snapshot
-from linattn_export import pipeline
-from linattn_export.formats import FORMATS
-from linattn_models import MODELS, ModelOptions
-from linattn_runtime_checks import manifest
-from linattn_runtime_checks.errors import ExportError
+from build_calls import EXPORT, SMALL, assert_refused, words
+from conftest import CallCli, run_cli, snapshot
 
-EXPORT = "linattn_export"
-# A build of a second or two.
-TINY = (
-    "-m elu -f torchscript -f pt2 --no-fixed --dynamic 2:8 --batch 1:2 --d-model 8 --heads 2 "
-    "--no-latency -q"
-)
-SMALL = "-m elu --d-model 8 --heads 2 -n 4 --dynamic 1:8"
 LINFORMER = "-m linformer --option linformer.max_length=64"
 
 
@@ -71,6 +47,8 @@ NAMES = [
     row("unknown-flag", "--sequence 8", "No such option", "--sequence"),
     row("stray-argument", "elu", "unexpected extra argument", "elu"),
 ]
+
+
 OPTIONS = [
     row("option-without-method", "--option rank=8", "METHOD.FIELD=VALUE", "got 'rank=8'"),
     row("option-without-value", "--option linformer.rank", "METHOD.FIELD=VALUE", "linformer.rank="),
@@ -82,6 +60,8 @@ OPTIONS = [
     row("option-negative", "--option elu.eps=-1", "elu.eps must be above 0", "got -1"),
     row("option-nan", "--option elu.eps=nan", "elu.eps must be above 0", "got nan"),
 ]
+
+
 SIZES = [
     row("length-zero", "-n 0", "-n/--seq-len must be at least 1, got 0"),
     row("length-negative", "-n -16", "-n/--seq-len must be at least 1, got -16"),
@@ -134,6 +114,8 @@ SIZES = [
     row("seed-negative", "--seed -1", "--seed must be", "got -1"),
     row("seed-too-large", f"--seed {2**64}", "--seed must be", str(2**64)),
 ]
+
+
 CONFLICTS = [
     row("no-fixed-and-length", "--no-fixed -n 16", "--no-fixed and -n/--seq-len", "leave one out"),
     row("no-dynamic-and-range", "--no-dynamic --dynamic 1:8", "--no-dynamic and --dynamic"),
@@ -150,6 +132,8 @@ CONFLICTS = [
         code=4,
     ),
 ]
+
+
 WEIGHTS = [
     row(
         "weights-missing", f"{SMALL} --weights {{here}}/none", "no such weights file", "{here}/none"
@@ -173,55 +157,16 @@ WEIGHTS = [
         }.items()
     ),
 ]
+
+
 OUTPUTS = [
     row("output-a-file", "-o {here}/file", "{here}/file is a file", "give a folder with -o"),
     row("output-not-ours", "-o {here}/theirs", "{here}/theirs is not empty", "another folder"),
     row("output-below-a-file", "-o {here}/file/sub", "{here}/file/sub cannot be written"),
 ]
+
+
 ROWS = NAMES + OPTIONS + SIZES + CONFLICTS + WEIGHTS + OUTPUTS
-
-
-def state() -> dict[str, Tensor]:
-    """The weights that the builds of ``SMALL`` take."""
-    options = ModelOptions(method="elu", d_model=8, heads=2)
-    return MODELS["layer"].build(options).state_dict()
-
-
-MISSING = min(state())
-
-
-@pytest.fixture
-def here(small_folder: Path, tmp_path: Path) -> Path:
-    """A folder with a previous output, a file, a folder of someone else's and bad weights."""
-    shutil.copytree(small_folder, tmp_path / "previous")
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "notes.txt").write_text("theirs")
-    good = state()
-    save_file(good, tmp_path / "good.safetensors")
-    whole = (tmp_path / "good.safetensors").read_bytes()
-    (tmp_path / "text.safetensors").write_text("these are not weights")
-    (tmp_path / "truncated.safetensors").write_bytes(whole[:-10])
-    (tmp_path / "empty.safetensors").write_bytes(b"")
-    lacking = {name: tensor for name, tensor in good.items() if name != MISSING}
-    save_file(lacking, tmp_path / "lacking.safetensors")
-    save_file(good | {"stray": torch.zeros(1)}, tmp_path / "extra.safetensors")
-    save_file(good | {MISSING: torch.zeros(3)}, tmp_path / "shape.safetensors")
-    save_file(good | {MISSING: good[MISSING].long()}, tmp_path / "integers.safetensors")
-    return tmp_path
-
-
-def words(args: str, here: Path) -> list[str]:
-    """The command line of ``args``, writing over the previous output unless it says otherwise."""
-    return ["build", "-o", str(here / "previous"), *shlex.split(args.replace("{here}", str(here)))]
-
-
-def assert_refused(done: Outcome, code: int, says: tuple[str, ...], here: Path) -> None:
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    for part in says:
-        assert part.replace("{here}", str(here)).replace("{missing}", MISSING) in done.stderr
 
 
 @pytest.mark.parametrize(("args", "code", "says"), ROWS)
@@ -269,124 +214,3 @@ def test_output_without_permission(
     done = call_cli(EXPORT, *words(SMALL, here))
     assert_refused(done, 2, ("{here}/previous cannot be written", "no permission in {here}"), here)
     assert snapshot(here) == before
-
-
-Fault = Callable[..., Any]
-Plant = Callable[[pytest.MonkeyPatch, Fault], None]
-
-
-def in_the_reference(patch: pytest.MonkeyPatch, fault: Fault) -> None:
-    patch.setattr(pipeline, "write_golden", fault)
-
-
-def in_the_second_format(patch: pytest.MonkeyPatch, fault: Fault) -> None:
-    patch.setitem(FORMATS, "pt2", dataclasses.replace(FORMATS["pt2"], write=fault))
-
-
-def in_the_checks(patch: pytest.MonkeyPatch, fault: Fault) -> None:
-    patch.setattr(pipeline, "check_folder", fault)
-
-
-def in_the_manifest(patch: pytest.MonkeyPatch, fault: Fault) -> None:
-    patch.setattr(manifest, "write", fault)
-
-
-def in_the_swap(patch: pytest.MonkeyPatch, fault: Fault) -> None:
-    rename = Path.rename
-
-    def failing(self: Path, target: Path) -> Path:
-        if target.name == "previous" and self.name.startswith(".previous."):
-            fault()
-        return rename(self, target)
-
-    patch.setattr(Path, "rename", failing)
-
-
-FULL = OSError(errno.ENOSPC, "No space left on device")
-UNCHANGED = "what was there is unchanged"
-
-
-@pytest.mark.parametrize(
-    ("plant", "error", "code", "says"),
-    [
-        pytest.param(in_the_reference, ExportError("planted"), 3, ("planted",), id="export-error"),
-        pytest.param(in_the_second_format, ExportError("planted"), 3, ("planted",), id="format"),
-        pytest.param(in_the_reference, FULL, 3, (FULL.strerror, UNCHANGED), id="disk-full-early"),
-        pytest.param(in_the_second_format, FULL, 3, (FULL.strerror, UNCHANGED), id="disk-full"),
-        pytest.param(in_the_manifest, FULL, 3, (FULL.strerror, UNCHANGED), id="disk-full-at-end"),
-        pytest.param(in_the_swap, FULL, 3, (FULL.strerror, UNCHANGED), id="rename-fails"),
-        pytest.param(in_the_second_format, KeyboardInterrupt(), 130, ("interrupted",), id="ctrl-c"),
-        pytest.param(
-            in_the_checks, KeyboardInterrupt(), 130, ("interrupted",), id="ctrl-c-while-checking"
-        ),
-        pytest.param(in_the_swap, KeyboardInterrupt(), 130, ("interrupted",), id="ctrl-c-in-swap"),
-        pytest.param(
-            in_the_second_format,
-            RuntimeError("planted"),
-            70,
-            ("internal error (RuntimeError)", "planted", "report it", "issue tracker"),
-            id="unexpected",
-        ),
-    ],
-)
-def test_a_build_that_fails_midway_leaves_the_old_folder(
-    plant: Plant,
-    error: BaseException,
-    code: int,
-    says: tuple[str, ...],
-    here: Path,
-    call_cli: CallCli,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fault(*args: object, **kwargs: object) -> object:
-        raise error
-
-    plant(monkeypatch, fault)
-    before = snapshot(here)
-    done = call_cli(EXPORT, *words(TINY, here))
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    assert all(part in done.stderr for part in says), done.stderr
-    assert ("Traceback" in done.stderr) == (code == 70)
-    assert snapshot(here) == before
-
-
-def test_the_same_build_without_a_fault_replaces_the_old_folder(
-    here: Path, call_cli: CallCli
-) -> None:
-    before = snapshot(here / "previous")
-    assert call_cli(EXPORT, *words(TINY, here)).returncode == 0
-    after = snapshot(here / "previous")
-    assert "layer/elu/pt2/dynamic/model.pt2" in after
-    assert "layer/linformer" not in after
-    assert before != after
-    assert not list(here.glob(".*"))
-
-
-@pytest.mark.parametrize(
-    ("number", "codes"),
-    [
-        pytest.param(signal.SIGKILL, {-signal.SIGKILL}, id="kill"),
-        # Caught while Python ran an exec(), it ends the process at exit; a shell says 130 to both.
-        pytest.param(signal.SIGINT, {130, -signal.SIGINT}, id="ctrl-c"),
-    ],
-)
-def test_a_signal_midway_leaves_the_old_folder(
-    number: signal.Signals, codes: set[int], here: Path
-) -> None:
-    before = snapshot(here / "previous")
-    command = [sys.executable, "-m", EXPORT, *words(SMALL, here)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 60
-        while not list(here.glob(".previous.*/layer")):
-            assert process.poll() is None, "the build ended before it was staged"
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode in codes, err
-    assert out == b""
-    assert snapshot(here / "previous") == before
-    if number == signal.SIGINT:
-        assert b"interrupted" in err
-        assert not list(here.glob(".*"))

@@ -297,14 +297,3 @@ def test_digits_reports_accuracy_beside_the_verdict(tmp_path: Path) -> None:
             assert runtime.task.samples == 360
             assert runtime.task.score == runtime.task.reference_score >= 0.95
     assert "Held-out accuracy" in (folder / "report.md").read_text()
-
-
-def test_without_the_packages_of_the_page_the_rest_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    folder, report = small(tmp_path, lengths=())
-    assert report.exit_code is ExitCode.PASS
-    assert not (folder / "report.html").exists()
-    assert (folder / "report.md").exists()
-    assert "pip install 'linattn[report]'" in report.left_out["report.html"]
