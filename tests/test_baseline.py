@@ -13,6 +13,7 @@ from linattn_runtime_checks.baseline import LATENCY_BAND, SIZE_BAND, compare, re
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, UsageError
 from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.report.latency_tables import against_table
 from linattn_runtime_checks.report.model import Against, ArtifactResult, Report
 
 SPREAD = 0.05
@@ -88,6 +89,20 @@ def test_equal_reports_have_no_findings() -> None:
     assert not found.findings
     assert {change.what for change in found.changes} == {"size", "latency"}
     assert all(change.ratio == pytest.approx(1) for change in found.changes)
+
+
+def test_latencies_that_were_not_measured_again_are_counted() -> None:
+    before = table(1.0)
+    (result,) = before.results
+    for change in ({"runtime": "pt2"}, {"batch": 8}, {"runtime": "eager"}):
+        before.results.append(result.model_copy(update=change))
+    now = report(table(1.0))
+    now.against = against(now, report(before))
+    assert not now.against.findings
+    assert now.against.uncompared == 2, "eager is in reports of builds only"
+    shown = against_table(now)
+    assert shown is not None
+    assert "; 2 latencies of the baseline were not measured here" in shown.note
 
 
 def test_slower_in_both_runs_is_a_regression() -> None:

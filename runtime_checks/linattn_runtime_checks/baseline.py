@@ -14,12 +14,7 @@ from pydantic import ValidationError
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import UsageError
 from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
-from linattn_runtime_checks.report.model import (
-    Against,
-    Change,
-    Finding,
-    Report,
-)
+from linattn_runtime_checks.report.model import Against, Change, Finding, Report
 
 SIZE_BAND = 1.01
 LATENCY_BAND = 1.25
@@ -114,6 +109,9 @@ def _latencies(found: Against, report: Report, before: Report, again: Again) -> 
             if second.low < changes[key].low:  # the second run is as good as the first
                 changes[key] = second
     found.changes += changes.values()
+    # A build times live modules too, which no check has.
+    timed = {result.key for result in before.latency.results if result.runtime != "eager"}
+    found.uncompared = len(timed - changes.keys())
 
 
 def _changes(now: LatencyTable, before: LatencyTable) -> dict[str, Change]:

@@ -2,16 +2,18 @@
 
 from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.families import family_table
+from linattn_runtime_checks.report.latency_tables import (
+    against_table,
+    crossover_table,
+    latency_table,
+    session_table,
+)
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
-    against_table,
     artifact_table,
     cost_table,
-    crossover_table,
-    latency_table,
     left_out,
-    session_table,
     summary,
     task_table,
 )

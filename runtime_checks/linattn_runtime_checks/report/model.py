@@ -204,6 +204,8 @@ class Against(BaseModel):
     """What changed since the baseline."""
 
     changes: list[Change] = []
+    uncompared: int = 0
+    """Latencies of the baseline's artifacts that were not measured in this run."""
     findings: list[Finding] = []
 
 

@@ -8,14 +8,16 @@ from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.families import family_table
+from linattn_runtime_checks.report.latency_tables import (
+    against_table,
+    crossover_table,
+    latency_table,
+)
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import (
     Table,
-    against_table,
     artifact_table,
     cost_table,
-    crossover_table,
-    latency_table,
     left_out,
     summary,
     task_table,

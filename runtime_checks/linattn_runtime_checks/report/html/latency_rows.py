@@ -3,8 +3,9 @@
 from linattn_runtime_checks.report.html.grid import NOTHING
 from linattn_runtime_checks.report.html.values import short
 from linattn_runtime_checks.report.latency import LatencyResult
+from linattn_runtime_checks.report.latency_tables import circumstances
 from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.report.tables import Table, circumstances
+from linattn_runtime_checks.report.tables import Table
 
 _NOTE = (
     "95 %: the interval that holds the median; first: the first run at that length; / eager, "

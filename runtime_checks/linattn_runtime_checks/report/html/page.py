@@ -17,16 +17,13 @@ from linattn_runtime_checks.report.html.verdict import (
     note_groups,
     unused_groups,
 )
-from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.report.tables import (
-    Table,
+from linattn_runtime_checks.report.latency_tables import (
     against_table,
-    artifact_table,
-    cost_table,
     crossover_table,
     session_table,
-    task_table,
 )
+from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.report.tables import Table, artifact_table, cost_table, task_table
 from linattn_runtime_checks.verdict import K
 
 if TYPE_CHECKING:
