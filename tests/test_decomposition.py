@@ -9,10 +9,11 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.onnx._internal.exporter._fx_passes import insert_type_promotion_nodes
 
 from linattn_export.formats import onnx_graph
 from linattn_export.formats.base import Job
-from linattn_export.formats.decomposition import as_traced, needs_none
+from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
 from linattn_export.formats.onnx_graph import FORMAT, _registry
 from linattn_export.request import BuildRequest
 from linattn_export.subject import make_subjects
@@ -65,6 +66,7 @@ def test_the_graph_is_the_one_of_torchs_own_way(
     FORMAT.write(job, tmp_path / "short.onnx")
     assert str(job.program.graph) == before, "other formats are written from it too"
     monkeypatch.setattr(onnx_graph, "needs_none", lambda program, table: False)
+    monkeypatch.setattr(onnx_graph, "promotes_nothing", lambda module: False)
     FORMAT.write(job, tmp_path / "long.onnx")
     assert shape_of(tmp_path / "short.onnx") == shape_of(tmp_path / "long.onnx")
 
@@ -94,3 +96,25 @@ def test_only_casts_that_change_the_dtype_are_kept() -> None:
     assert kept == ["aten.exp.default", "aten._to_copy.default"]
     x = torch.randn(5, 4)
     assert torch.equal(plain.module()(x), program.module()(x))
+
+
+@pytest.mark.parametrize(
+    ("function", "nothing"),
+    [
+        (lambda x: torch.relu(x * x + 1.0), True),
+        (lambda x: torch.where(x > 0.0, x, x.exp()), True),
+        (lambda x: x + 1, False),  # an integer
+        (lambda x: x + x.double(), False),
+        (lambda x: x.half() * 0.5, False),
+        (lambda x: x / x.size(0), False),  # a length
+        (lambda x: torch.ones(4, dtype=torch.int64) / 2 + x, False),
+    ],
+)
+def test_types_are_promoted_wherever_torchs_pass_would(
+    function: Callable[[Tensor], Tensor], nothing: bool
+) -> None:
+    module = captured(function).graph_module
+    before = str(module.graph)
+    assert promotes_nothing(module) is nothing
+    insert_type_promotion_nodes(module)
+    assert (str(module.graph) == before) is nothing

@@ -11,25 +11,12 @@ import pytest
 
 from conftest import CallCli, run_cli
 from folders import CHECK, DYNAMIC, FIXED, QUICK, codes, only, report_of
+from isolated_jobs import job
 from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.isolation.job import Answer, Job, Request
+from linattn_runtime_checks.isolation.job import Answer, Request
 from linattn_runtime_checks.isolation.pool import judged_in, run_jobs
 from linattn_runtime_checks.isolation.process import Child, Limits
-from linattn_runtime_checks.manifest import read
-
-
-def job(folder: Path, artifact_id: str = DYNAMIC, fault: str | None = None) -> Job:
-    (artifact,) = [a for a in read(folder).artifacts if a.id == artifact_id]
-    return Job(
-        folder=str(folder),
-        artifact=artifact,
-        runtime="ort-cpu",
-        packs=[str(folder / artifact.reference)],
-        threads=1,
-        fault=fault,
-        last_mode_only=True,
-        measure_cost=False,
-    )
+from processes import children_of, is_ours
 
 
 @pytest.mark.parametrize(
@@ -132,34 +119,14 @@ def test_no_child_outlives_the_command(number: signal.Signals, folder_copy: Path
     command = [sys.executable, "-m", CHECK, str(folder_copy), "--no-latency"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while not (found := _children(process.pid)):
+    while not (found := children_of(process.pid)):
         assert time.monotonic() < deadline, "no child was started"
         time.sleep(0.05)
     process.send_signal(number)
     process.wait(timeout=60)
-    while any(_is_ours(pid) for pid in found):
+    while any(is_ours(pid) for pid in found):
         assert time.monotonic() < deadline, f"still there: {found}"
         time.sleep(0.05)
-
-
-def _children(parent: int) -> list[int]:
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [pid for pid in pids if _is_ours(pid) and _parent(pid) == parent]
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(status.rsplit(")", 1)[1].split()[1])
-
-
-def _is_ours(pid: int) -> bool:
-    try:
-        return b"isolation.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def test_a_folder_named_like_a_module_is_not_imported(folder_copy: Path, tmp_path: Path) -> None:

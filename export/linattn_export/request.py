@@ -108,3 +108,35 @@ def _value(text: str) -> object:
         except ValueError:
             continue
     return text
+
+
+def command_of(request: BuildRequest) -> list[str]:
+    """The command line that makes the same folder, without paths of this machine."""
+    words = ["linattn-export", "build"]
+
+    def add(flag: str, *values: object) -> None:
+        for value in values:
+            words.extend([flag, str(value)])
+
+    add("--method", *request.methods)
+    add("--model", *request.models)
+    add("--format", *request.formats)
+    if request.lengths is not None:
+        add("--seq-len", *request.lengths)
+        words.extend([] if request.lengths else ["--no-fixed"])
+    if request.dynamic is not None:
+        words.extend(["--dynamic", request.dynamic] if request.dynamic else ["--no-dynamic"])
+    add("--batch", request.batch)
+    if request.mask is not None:
+        words.append("--mask" if request.mask else "--no-mask")
+    for flag, value in (("--d-model", request.d_model), ("--heads", request.heads)):
+        if value is not None:
+            add(flag, value)
+    for method, options in request.options.items():
+        add("--option", *(f"{method}.{name}={value}" for name, value in options.items()))
+    if request.weights is not None:
+        add("--weights", request.weights.name)
+    add("--seed", request.seed)
+    add("--opset", request.opset)
+    add("--dtype", request.dtype)
+    return words

@@ -66,7 +66,7 @@ def _judge(job: Job, runtime: Runtime, packs: Sequence[Reference], tell: Tell) -
         tell("cost")
         options = SessionOptions(mode=runtime.modes[-1], threads=job.threads)
         opened = partial(runtime.open, path, artifact, options)
-        measure_cost(result, artifact, packs[0], runtime, path, opened, where)
+        measure_cost(result, artifact, packs[0], runtime, path, session, opened, where)
     return result
 
 

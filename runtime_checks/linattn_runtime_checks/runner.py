@@ -15,9 +15,8 @@ from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.integrity import damaged_files
 from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import children, run_jobs
 from linattn_runtime_checks.isolation.process import Limits
-from linattn_runtime_checks.judge import judge
+from linattn_runtime_checks.judging import HowToJudge, Judging
 from linattn_runtime_checks.latency.run import time_folder
 from linattn_runtime_checks.latency.subjects import Eager
 from linattn_runtime_checks.manifest import Artifact, Manifest
@@ -25,7 +24,6 @@ from linattn_runtime_checks.progress import progress
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, holder, open_reference
 from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
-from linattn_runtime_checks.runtimes.base import Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +55,16 @@ class CheckRequest:
     baseline: Report | None = None
 
 
-def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Report:
+def check_folder(
+    folder: Path, manifest: Manifest, request: CheckRequest, begun: Judging | None = None
+) -> Report:
     """Check every artifact of ``folder`` on every chosen runtime.
+
+    Args:
+        folder: of the manifest.
+        manifest: of the folder.
+        request: what to check.
+        begun: judging that every artifact was added to when it was written; None starts it here.
 
     Raises:
         UsageError: an unknown runtime.
@@ -79,16 +85,11 @@ def check_folder(folder: Path, manifest: Manifest, request: CheckRequest) -> Rep
     ]
     # What is damaged is not even loaded: its bytes are not what was written.
     whole = [a for a in manifest.artifacts if not {a.path, a.reference} & set(damaged)]
-    jobs = [
-        _job(folder, artifact, runtime, request, len(whole))
-        for artifact in whole
-        for runtime in chosen
-        if artifact.format in runtime.formats
-    ]
     results = {artifact.id: artifact for artifact in report.artifacts}
-    for job, outcome in zip(jobs, _outcomes(jobs, request), strict=True):
+    outcomes = _outcomes(begun, folder, whole, request)
+    for job, outcome in outcomes:
         results[job.artifact.id].runtimes.append(outcome)
-    _blame(jobs, report)
+    _blame([job for job, _ in outcomes], report)
     for artifact in whole:
         if not any(artifact.format in runtime.formats for runtime in chosen):
             message = f"{artifact.id}: none of the runtimes used runs {artifact.format} files"
@@ -136,30 +137,32 @@ def _blame(jobs: Sequence[Job], report: Report) -> None:
                     run.blame = climb(artifact, run, found_in[1], results).message
 
 
-def _job(
-    folder: Path, artifact: Artifact, runtime: Runtime, request: CheckRequest, jobs: int
-) -> Job:
-    packs = [folder / artifact.reference, *request.more_packs.get(artifact.reference, ())]
-    return Job(
-        folder=str(folder.resolve()),
-        artifact=artifact,
-        runtime=runtime.name,
-        packs=[str(pack.resolve()) for pack in packs],
-        repro=None if request.repro is None else str(request.repro.resolve()),
-        threads=max(environment.cores() // (children(jobs) if request.isolate else 1), 1),
+def judging(
+    folder: Path, request: CheckRequest, artifacts: int, soon: Sequence[str] = ()
+) -> Judging:
+    """What judges the artifacts of ``folder`` on the runtimes of the request; see Judging."""
+    chosen, _ = choose(request.runtimes)
+    how = HowToJudge(
+        folder=folder,
+        runtimes=chosen,
+        limits=request.limits,
+        isolate=request.isolate,
+        more_packs=request.more_packs,
+        repro=request.repro,
     )
+    return Judging(how, artifacts, soon)
 
 
-def _outcomes(jobs: Sequence[Job], request: CheckRequest) -> list[RuntimeResult]:
-    """Judge all of ``jobs``, in child processes or here."""
-    with progress("checking", len(jobs), quiet=request.quiet) as bar:
-        if request.isolate:
-            return run_jobs(jobs, request.limits, lambda job: bar.step(job.artifact.id))
-        found = []
-        for job in jobs:
-            bar.step(job.artifact.id)
-            found.append(judge(job, lambda step: None))
-        return found
+def _outcomes(
+    begun: Judging | None, folder: Path, whole: Sequence[Artifact], request: CheckRequest
+) -> list[tuple[Job, RuntimeResult]]:
+    with ExitStack() as stack:
+        if begun is None:
+            begun = stack.enter_context(judging(folder, request, len(whole)))
+            for artifact in whole:
+                begun.add(artifact)
+        with progress("checking", len(begun), quiet=request.quiet) as bar:
+            return list(begun.results(lambda job: bar.step(job.artifact.id)))
 
 
 def _blank(artifact: Artifact) -> ArtifactResult:

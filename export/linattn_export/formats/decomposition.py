@@ -1,9 +1,10 @@
-"""The captured program as torch.onnx translates it, without capturing it anew.
+"""The captured program as torch.onnx translates it, without running it anew.
 
 torch.onnx first decomposes what it has no translation for, by tracing the whole program again; that
 is four fifths of the time of an export. A program that has a translation for everything comes out
 as it went in, but for casts to the dtype that is there already. Those are dropped here; any
-program that holds more goes torch's own way.
+program that holds more goes torch's own way. Likewise for the pass after it; see
+:func:`promotes_nothing`.
 """
 
 import copy
@@ -12,6 +13,8 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
 
 _CAST = torch.ops.aten.to.dtype
 # torch drops it by itself after this step.
@@ -58,3 +61,37 @@ def as_traced(program: ExportedProgram) -> ExportedProgram:
     for spec, value in zip(signature.output_specs, module.graph.output_node().args[0], strict=True):
         spec.arg.name = value.name
     return program._update(module, signature)
+
+
+def promotes_nothing(module: GraphModule) -> bool:
+    """Whether torch.onnx's pass that makes type promotion explicit would leave ``module`` as it is.
+
+    The pass runs the whole program again on tensors without data, to look at each dtype once; they
+    are noted in the program. The rules that it applies are asked here.
+    """
+    from torch.onnx._internal.fx.passes import type_promotion
+
+    table = type_promotion.TypePromotionTable()
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        rule = type_promotion.get_type_promotion_rule(node, table)
+        if rule is None:
+            continue
+        if any("val" not in argument.meta for argument in node.all_input_nodes):
+            return False
+        args, kwargs = pytree.tree_map_only(
+            Node, lambda argument: argument.meta["val"], (node.args, dict(node.kwargs))
+        )
+        wanted = rule.preview_type_promotion(args, kwargs)
+        arguments = [(args[i], dtype) for i, dtype in wanted.args_dtypes.items()]
+        arguments += [(kwargs[name], dtype) for name, dtype in wanted.kwargs_dtypes.items()]
+        if not all(_is_of(argument, dtype) for argument, dtype in arguments):
+            return False
+    return True
+
+
+def _is_of(argument: Any, dtype: torch.dtype) -> bool:
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype == dtype
+    return isinstance(argument, float) and dtype == torch.float32

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 
 from linattn_export.formats.base import Format, Job, Written
-from linattn_export.formats.decomposition import as_traced, needs_none
+from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
 from linattn_export.formats.opset17 import to_opset_17
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import TensorSpec
@@ -191,8 +192,8 @@ def _registry() -> Any:
 def _exporter() -> Iterator[None]:
     """Torch's exporter, without its remarks, and without what it does anew at every export.
 
-    It reads the table of operators from onnxscript's sources, and traces the program again: see
-    ``decomposition``.
+    It reads the table of operators from onnxscript's sources, and runs the program again, twice:
+    see ``decomposition``.
     """
     from torch.onnx._internal.exporter import _fx_passes, _registration
 
@@ -202,12 +203,18 @@ def _exporter() -> Iterator[None]:
     registry = _registry()
     original = _registration.ONNXRegistry.from_torchlib
     decompose = _fx_passes.decompose_with_registry
+    promote = _fx_passes.insert_type_promotion_nodes
 
     def decompose_if_needed(program: ExportedProgram, table: Any) -> ExportedProgram:
         return as_traced(program) if needs_none(program, table) else decompose(program, table)
 
+    def promote_if_needed(graph_module: GraphModule) -> None:
+        if not promotes_nothing(graph_module):
+            promote(graph_module)
+
     _registration.ONNXRegistry.from_torchlib = lambda *_, **__: registry  # type: ignore
     _fx_passes.decompose_with_registry = decompose_if_needed  # type: ignore[assignment]
+    _fx_passes.insert_type_promotion_nodes = promote_if_needed
     try:
         with warnings.catch_warnings():
             # torch.onnx uses a pytree class that torch itself has deprecated.
@@ -216,6 +223,7 @@ def _exporter() -> Iterator[None]:
     finally:
         _registration.ONNXRegistry.from_torchlib = original  # type: ignore[method-assign]
         _fx_passes.decompose_with_registry = decompose
+        _fx_passes.insert_type_promotion_nodes = promote
         logger.setLevel(level)
 
 

@@ -19,6 +19,7 @@ def measure_cost(
     reference: Reference,
     runtime: Runtime,
     path: Path,
+    session: Session,
     opened: Callable[[], Session],
     where: str,
 ) -> None:
@@ -30,10 +31,10 @@ def measure_cost(
         reference: gives the inputs of the measured lengths.
         runtime: certifies, where it can read the graph.
         path: of the file.
-        opened: a new session, which has not grown yet.
+        session: of the artifact, which may have run.
+        opened: a new session, where one that has run holds memory that would hide a peak.
         where: artifact and runtime, for the messages.
     """
-    session = opened()
     certificates = runtime.certify(path, artifact, session) if runtime.certify else []
     if certificates:
         result.cost = max(
@@ -58,8 +59,9 @@ def measure_cost(
         for case in cases_for(artifact, reference)
         if case.timed and not case.hostile
     }
+    fresh = opened() if runtime.keeps_memory else session
     try:
-        found = peaks(lambda length: session.run(reference.inputs(inputs[length])), sorted(inputs))
+        found = peaks(lambda length: fresh.run(reference.inputs(inputs[length])), sorted(inputs))
     except RunFailed:
         return  # the cases, which hold these inputs, have said so
     if found is not None:

@@ -35,14 +35,19 @@ class Job(BaseModel):
 
 
 class Request(BaseModel):
-    """A line to the child: one of the two."""
+    """A line to the child: one of these."""
 
+    prepare: list[str] | None = None
+    """Names of runtimes that it will need soon."""
     judge: Job | None = None
     turn: Turn | None = None
 
 
 class Answer(BaseModel):
-    """A line from the child: the step it is at or, last, what was asked for or why not."""
+    """A line from the child: the step it is at or, last, what was asked for or why not.
+
+    All fields are empty once it has prepared.
+    """
 
     step: str | None = None
     result: RuntimeResult | None = None

@@ -50,11 +50,13 @@ class Runtime:
     """One runtime: each runtime file ends with these.
 
     ``unavailable()`` gives the reason and the fix when it cannot be used here, None when it can.
-    ``modes`` are all judged; the last is the one that users run, and is the one that is timed.
+    ``prepare()`` imports what ``open`` will need. ``modes`` are all judged; the last is the one
+    that users run, and is the one that is timed.
     ``open`` raises ExportError for a file that does not load and EnvironmentProblem when what
     runs would not be what was asked for. ``placed(path, artifact, options, inputs)``
     proves which nodes ran where, and raises like ``open``. ``certify(path, artifact, session)``
-    reads the cost off the graph, where the format has one to read.
+    reads the cost off the graph, where the format has one to read. ``keeps_memory``: a session
+    holds on to what its runs needed, and so would hide what the next one needs.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Runtime:
     formats: tuple[str, ...]
     modes: tuple[str, ...]
     unavailable: Callable[[], str | None]
+    prepare: Callable[[], None]
     open: Callable[[Path, Artifact, SessionOptions], Session]
+    keeps_memory: bool = False
     placed: Callable[[Path, Artifact, SessionOptions, Tensors], Any] | None = None
     certify: Callable[[Path, Artifact, Any], list[CostCertificate]] | None = None

@@ -237,6 +237,10 @@ def _placed_on_cuda(
     return _placed(path, artifact, options, inputs, CUDA)
 
 
+def _prepare() -> None:
+    import onnxruntime  # noqa: F401
+
+
 def _certify(path: Path, artifact: Artifact, session: OrtSession) -> list[CostCertificate]:
     """As exported, and as the graph optimiser leaves it; nothing without the onnx package."""
     if find_spec("onnx") is None:
@@ -251,7 +255,9 @@ ORT_CPU = Runtime(
     title="ONNX Runtime, CPUExecutionProvider",
     formats=("onnx",),
     modes=tuple(_LEVELS),
+    keeps_memory=True,
     unavailable=cpu_unavailable,
+    prepare=_prepare,
     open=_open_cpu,
     placed=_placed_on_cpu,
     certify=_certify,
@@ -261,7 +267,9 @@ ORT_CUDA = Runtime(
     title="ONNX Runtime, CUDAExecutionProvider, TF32 off",
     formats=("onnx",),
     modes=tuple(_LEVELS),
+    keeps_memory=True,
     unavailable=cuda_unavailable,
+    prepare=_prepare,
     open=_open_cuda,
     placed=_placed_on_cuda,
     certify=_certify,

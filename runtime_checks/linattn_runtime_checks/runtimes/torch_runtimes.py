@@ -3,6 +3,7 @@
 Both file types run code when they are loaded: load only files whose hash was checked.
 """
 
+import contextlib
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -114,6 +115,16 @@ def _open_pt2(path: Path, artifact: Artifact, options: SessionOptions) -> Export
     return ExportedProgramSession(program, artifact, options)
 
 
+def _prepare() -> None:
+    import torch  # noqa: F401
+
+
+def _prepare_pt2() -> None:
+    _prepare()
+    with contextlib.suppress(ImportError):  # what torch.export.load imports, half of its first call
+        import torch._export.serde.serialize  # noqa: F401
+
+
 def _certify(
     path: Path, artifact: Artifact, session: ExportedProgramSession
 ) -> list[CostCertificate]:
@@ -134,6 +145,7 @@ TORCHSCRIPT = Runtime(
     formats=("torchscript",),
     modes=("default",),
     unavailable=unavailable,
+    prepare=_prepare,
     open=_open_torchscript,
 )
 PT2 = Runtime(
@@ -142,6 +154,7 @@ PT2 = Runtime(
     formats=("pt2",),
     modes=("default",),
     unavailable=unavailable,
+    prepare=_prepare_pt2,
     open=_open_pt2,
     certify=_certify,
 )

@@ -1,0 +1,126 @@
+"""What the manifest and an ONNX file say of an artifact: when it is written, and once judged."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from linattn import METHODS
+from linattn_export.cases import verified_batch
+from linattn_export.formats.base import Format, Job, Written
+from linattn_export.formats.onnx_graph import stamp
+from linattn_export.variants import Variant
+from linattn_runtime_checks.integrity import stored
+from linattn_runtime_checks.manifest import (
+    Artifact,
+    AxisRange,
+    LatencyEntry,
+    Manifest,
+    RuntimeCheck,
+    StoredFile,
+)
+from linattn_runtime_checks.report.model import ArtifactResult, Report
+
+_NOT_VERIFIED = "none"
+
+
+def entry_of(
+    job: Job, kind: Format, file: StoredFile, written: Written, place: str, reference: str
+) -> Artifact:
+    """The entry of an artifact that was written and not judged yet."""
+    inputs, outputs = job.specs()
+    tensors = list(job.entry.parameters()) + list(job.entry.buffers())
+    return Artifact(
+        path=file.path,
+        sha256=file.sha256,
+        bytes=file.bytes,
+        id=place,
+        model=job.subject.model.name,
+        method=job.subject.method,
+        config=job.subject.config(job.entry),
+        format=kind.name,
+        variant=job.variant.name,
+        dtype="float16" if job.subject.dtype == torch.float16 else "float32",
+        parameters=sum(tensor.numel() for tensor in tensors),
+        weight_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
+        nodes=written.nodes,
+        op_histogram=written.op_histogram,
+        opsets=written.opsets,
+        ir_version=written.ir_version,
+        inputs=inputs,
+        outputs=outputs,
+        axes=[_axis(job.variant, name) for name in ("batch", "sequence")],
+        reference=reference,
+        cost=METHODS[job.subject.method].capabilities.cost,
+        equivariant=job.subject.equivariant,
+    )
+
+
+def _axis(variant: Variant, name: str) -> AxisRange:
+    size = variant.size(name)
+    return AxisRange(name=name, declared=(size.low, size.high), captured=variant.captured[name])
+
+
+def metadata_of(job: Job, version: str) -> dict[str, str]:
+    """What an ONNX file says of itself. The range is what the checks below will have run.
+
+    If they do not pass, or are not run, :func:`record` replaces it; so the bytes that were
+    checked are the bytes that ship.
+    """
+    return {
+        "linattn.method": job.subject.method,
+        "linattn.model": job.subject.model.name,
+        "linattn.config": json.dumps(job.subject.config(job.entry), sort_keys=True),
+        "linattn.mask": "attention_mask: bool, True = a real token" if job.subject.mask else "none",
+        "linattn.declared_sequence": str(job.variant.sequence),
+        "linattn.verified_sequence": str(job.variant.sequence),
+        "linattn.declared_batch": str(job.variant.batch),
+        "linattn.verified_batch": _span(verified_batch(job.variant)),
+        "linattn.version": version,
+    }
+
+
+def _span(ends: tuple[int, int]) -> str:
+    return f"{ends[0]}:{ends[1]}" if ends[0] < ends[1] else str(ends[0])
+
+
+def record(folder: Path, document: Manifest, report: Report) -> None:
+    """Write what the checks found into the manifest, and take back unproven claims."""
+    for artifact, result in zip(document.artifacts, report.artifacts, strict=True):
+        artifact.verdict = result.exit_code.name
+        artifact.axis("sequence").verified = result.verified_sequence
+        artifact.axis("batch").verified = result.verified_batch
+        artifact.checks = [
+            RuntimeCheck(
+                runtime=runtime.runtime,
+                status=runtime.exit_code.name,
+                multiple=runtime.multiple,
+                cases=len(runtime.cases),
+            )
+            for runtime in result.runtimes
+        ]
+        artifact.latency = _latency(report, result)
+        if artifact.format == "onnx" and result.verified_sequence is None:
+            claims = ("linattn.verified_sequence", "linattn.verified_batch")
+            stamp(folder / artifact.path, dict.fromkeys(claims, _NOT_VERIFIED))
+            fresh = stored(folder, artifact.path)
+            artifact.sha256, artifact.bytes = fresh.sha256, fresh.bytes
+            result.bytes = fresh.bytes
+    document.verdict = report.verdict
+
+
+def _latency(report: Report, result: ArtifactResult) -> list[LatencyEntry]:
+    if report.latency is None:
+        return []
+    key = (result.model, result.method, result.format, result.variant)
+    return [
+        LatencyEntry(
+            runtime=entry.runtime,
+            batch=entry.batch,
+            sequence=entry.sequence,
+            p50_ms=entry.p50_ms,
+            p90_ms=entry.p90_ms,
+        )
+        for entry in report.latency.results
+        if (entry.model, entry.method, entry.format, entry.variant) == key
+    ]
