@@ -40,12 +40,7 @@ def token_sum(x: Tensor) -> Tensor:
     single row is treated likewise by PyTorch: in both the error grows with N. Products of several
     rows are accumulated in blocks, and it does not. So eight equal rows are computed and one kept.
     """
-    ones = torch.ones_like(x[..., :8])
-    if x.size(-1) < 8:
-        two = torch.cat((ones[..., :1], ones[..., :1]), dim=-1)
-        four = torch.cat((two, two), dim=-1)
-        ones = torch.cat((four, four), dim=-1)
-    return torch.matmul(ones.transpose(-1, -2), x)[..., :1, :]
+    return torch.matmul(x.new_ones([8, x.size(-2)]), x)[..., :1, :]
 
 
 def column_mask(mask: Tensor, key: Tensor) -> Tensor:

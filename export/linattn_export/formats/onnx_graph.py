@@ -25,6 +25,7 @@ IR_VERSION = 8
 # From opset 21 on the standard wants a newer IR.
 _IR_OF_OPSET = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 NATIVE_OPSET = 18
+_LARGEST_FOLDED = 1024  # elements; a row of ones for every token is a megabyte soon
 _PROTOBUF_LIMIT = 2**31 - 2**20
 
 
@@ -74,7 +75,7 @@ def _translate(job: Job) -> Any:
                 opset_version=max(job.opset, NATIVE_OPSET),
                 dynamo=True,
                 external_data=False,
-                optimize=True,
+                optimize=False,
                 verbose=False,
             )
     except Exception as error:
@@ -82,9 +83,19 @@ def _translate(job: Job) -> Any:
             f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: {error}"
         ) from error
     assert program is not None
+    _fold(program.model)
     if job.opset == 17:
         to_opset_17(program.model, f"{job.subject.name} as onnx {job.variant.name}")
     return program.model
+
+
+def _fold(model: Any) -> None:
+    """What torch.onnx does with ``optimize=True``, but no large constants that a node can make."""
+    from onnxscript import optimizer
+    from onnxscript.rewriter import onnx_fusions
+
+    optimizer.optimize_ir(model, output_size_limit=_LARGEST_FOLDED)
+    onnx_fusions.fuse(model)
 
 
 def _clean(model: Any, job: Job) -> None:
