@@ -18,11 +18,12 @@ except ModuleNotFoundError as error:
 
 from linattn.contract import Capabilities, Method, MethodError
 from linattn.fixed_length import at_length
-from linattn.methods import METHODS, method
+from linattn.methods import BIDIRECTIONAL, METHODS, method
 from linattn.multihead import MultiHeadAttention
 from linattn.torch_compat import TorchSelfAttention
 
 __all__ = [
+    "BIDIRECTIONAL",
     "METHODS",
     "Capabilities",
     "Method",

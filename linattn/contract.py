@@ -39,6 +39,9 @@ class Capabilities:
     permutation_equivariant: bool = True
     """Permuting the tokens permutes the output and changes nothing else."""
     causal: bool = False
+    """No token sees a later one."""
+    divides_rows: bool = False
+    """Each output row is divided by its own size, and with it what was lost to cancellation."""
     recurrent: bool = False
 
 

@@ -98,7 +98,9 @@ class MultiHeadAttention(nn.Module):
         key = self._project(tokens, 1, batch, length)
         value = self._project(tokens, 2, batch, length)
         output: Tensor = self.attention(query, key, value, mask)
-        tokens = output.transpose(1, 2).reshape(batch * length, self.d_model)
+        # A copy, as reshape makes one too: but it asks first whether the length is 1.
+        output = output.transpose(1, 2).clone(memory_format=torch.contiguous_format)
+        tokens = output.reshape(batch * length, self.d_model)
         output = self.out_proj(tokens).reshape(batch, length, self.d_model)
         if mask is not None:
             # The bias of out_proj would make an all-masked sequence non-zero.

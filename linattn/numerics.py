@@ -76,7 +76,7 @@ def zero_masked(x: Tensor, column: Optional[Tensor]) -> Tensor:
     """``x`` with the rows of masked tokens set to zero, whatever they held (NaN too)."""
     if column is None:
         return x
-    return x.masked_fill(torch.logical_not(column), 0.0)
+    return torch.where(torch.logical_not(column), x.new_zeros([]), x)
 
 
 def check_heads(query: Tensor, key: Tensor, value: Tensor) -> None:

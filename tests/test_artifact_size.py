@@ -38,4 +38,4 @@ def test_a_long_fixed_length_stores_nothing_for_each_token(method: str, tmp_path
         FORMATS["onnx"].write(job, path)
         weights = sum(p.numel() * p.element_size() for p in job.entry.parameters())
         sizes.append(path.stat().st_size - weights)
-    assert abs(sizes[0] - sizes[1]) < 64
+    assert sizes[1] < sizes[0] + 64

@@ -132,12 +132,27 @@ def test_sizes_that_follow_no_polynomial_have_none() -> None:
     assert text(interpolate({(b, 7): 3 * b - 1 for b in (1, 2)}) or {}) == "3*batch - 1"
 
 
-def test_a_size_rounded_up_is_never_called_linear(tmp_path: Path) -> None:
+def test_a_size_that_jumps_is_never_called_linear(tmp_path: Path) -> None:
+    """Its length is that of the sequence, and for some lengths none."""
+    zeros = [
+        helper.make_node("Shape", ["q"], ["size"], "size", start=1, end=2),
+        helper.make_node("Mul", ["size", "size"], ["square"], "square"),
+        helper.make_node("Mod", ["square", "seven"], ["rest"], "rest"),
+        helper.make_node("ConstantOfShape", ["rest"], ["z"], "jumps"),
+    ]
+    found = certify(tmp_path, [*LINEAR, *zeros], artifact_of(), weights={"seven": [7]})
+    assert found.kind == "unknown"
+    assert "z of node jumps (ConstantOfShape) has sizes that are no polynomial" in found.note
+
+
+def test_a_size_rounded_up_is_linear_over_whole_blocks(tmp_path: Path) -> None:
     halves = helper.make_node("Slice", ["q", "zero", "end", "one", "two"], ["z"], "every_other")
     weights = {"zero": [0], "end": [2**31], "one": [1], "two": [2]}
     found = certify(tmp_path, [*LINEAR, halves], artifact_of(), weights=weights)
-    assert found.kind == "unknown"
-    assert "z of node every_other (Slice) has sizes that are no polynomial" in found.note
+    assert (found.kind, found.note) == ("linear", "")
+    short = certify(tmp_path, [*LINEAR, halves], artifact_of((1, 24)), weights=weights)
+    assert short.kind == "unknown"
+    assert "z of node every_other (Slice) has sizes that are no polynomial" in short.note
 
 
 BODY = helper.make_graph(

@@ -84,7 +84,6 @@ class Chosen(nn.Module):
     ("module", "reason"),
     [
         (Fused(), "scaled_dot_product_attention"),
-        (Halved(), "no polynomial of the length"),
         (Chosen(), "no polynomial of the length"),
     ],
 )

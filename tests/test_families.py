@@ -146,7 +146,8 @@ def test_nothing_is_judged_where_eager_is_not_finite() -> None:
 
 def test_every_method_meets_every_family() -> None:
     """A new method cannot leave the hostile families out: they depend on the model alone."""
-    request = BuildRequest(models=("attention",), lengths=(), dynamic="1:40", mask=True,
+    request = BuildRequest(methods=tuple(METHODS), models=("attention",), lengths=(),
+                           dynamic="1:40", mask=True,
                            d_model=16, heads=2, options={"linformer": {"rank": 4}})  # fmt: skip
     subjects = make_subjects(request)
     assert {subject.method for subject in subjects} == set(METHODS)

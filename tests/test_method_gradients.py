@@ -46,7 +46,7 @@ def test_memory_grows_as_its_cost_says(record: Method) -> None:
             module(*inputs((), n), torch.ones(n, dtype=torch.bool))
         return int(largest.entries)
 
-    assert peak(400) / peak(100) == {"linear": 4, "quadratic": 16}[record.capabilities.cost]
+    assert peak(512) / peak(128) == {"linear": 4, "quadratic": 16}[record.capabilities.cost]
 
 
 def require_grad(module: nn.Module, *tensors: Tensor) -> list[Tensor]:
@@ -107,8 +107,10 @@ def test_sums_may_leave_the_range_of_half_precision(
     output = module(q, k, v, mask)
     assert output.dtype == dtype
     exact = copy.deepcopy(module).double()(q.double(), k.double(), v.double(), mask).detach()
-    # Sums in float32 leave little but the rounding of the output, eps / 2.
-    tolerance = torch.finfo(dtype).eps * exact.abs().max().item()
+    # Sums in float32 leave little but the rounding of the output, eps / 2. Retention divides a row
+    # by its own size, and with it what cancelled in its sum.
+    tolerance = (2 if record.name == "retention" else 1) * torch.finfo(dtype).eps
+    tolerance *= exact.abs().max().item()
     assert_close(output.double(), exact, rtol=0, atol=tolerance)
 
 

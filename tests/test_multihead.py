@@ -1,5 +1,6 @@
 """The layer around a method: heads, projections, masks."""
 
+import contextlib
 import copy
 import math
 from typing import Any
@@ -24,6 +25,7 @@ from layer_cases import (
     with_random_biases,
 )
 from linattn import METHODS, MethodError, MultiHeadAttention
+from linattn_export.capture import sizes_may_be_one
 
 
 @each_method
@@ -50,10 +52,11 @@ def test_each_head_attends_to_its_own_slice(name: str, masked: bool) -> None:
     packed = nn.functional.linear(x, layer.in_proj_weight, layer.in_proj_bias)
     q, k, v = packed.tensor_split(3, dim=-1)
     width = M // HEADS
-    heads = [
-        layer.attention(*(y[..., h * width : (h + 1) * width] for y in (q, k, v)), mask)
-        for h in range(HEADS)
+    slices = [
+        torch.stack([y[..., h * width : (h + 1) * width] for h in range(HEADS)], dim=1)
+        for y in (q, k, v)
     ]
+    heads = layer.attention(*slices, mask).unbind(dim=1)
     expected = layer.out_proj(torch.cat(heads, dim=-1))
     real = slice(None) if mask is None else mask.any(dim=1)
     assert_close(layer(x, mask)[real], expected[real])
@@ -161,11 +164,13 @@ def test_exported_program_takes_any_batch_and_length(name: str, masked: bool) ->
     layer = build(name).double().eval()
     longest = None if METHODS[name].capabilities.any_length else N_MAX
     axes = {0: Dim("batch", min=1), 1: Dim("sequence", min=1, max=longest)}
-    program = torch.export.export(
-        layer,
-        (tokens().double(), real_tokens() if masked else None),
-        dynamic_shapes=(axes, axes if masked else None),
-    ).module()
+    causal = METHODS[name].capabilities.causal
+    with torch.no_grad(), sizes_may_be_one() if causal else contextlib.nullcontext():
+        program = torch.export.export(
+            layer,
+            (tokens().double(), real_tokens() if masked else None),
+            dynamic_shapes=(axes, axes if masked else None),
+        ).module()
     for batch, n in [(1, 1), (1, 7), (3, 1), (2, 16)]:
         x = tokens(batch, n).double()
         mask = real_tokens(batch, n) if masked else None

@@ -97,7 +97,8 @@ def test_a_file_that_onnx_runtime_optimised_keeps_its_metadata(
 def test_no_device_is_written_into_what_is_captured(model: str) -> None:
     """A literal device freezes a file to the machine that exported it."""
     request = BuildRequest(
-        models=(model,), lengths=(), dynamic="1:40", mask=True, d_model=16, heads=2,
+        methods=tuple(METHODS), models=(model,), lengths=(), dynamic="1:40", mask=True,
+        d_model=16, heads=2,
         options={"linformer": {"rank": 4}},
     )  # fmt: skip
     subjects = make_subjects(request)

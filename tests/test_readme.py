@@ -82,6 +82,15 @@ def test_the_module_example_runs() -> None:
     assert tuple(names["output"].shape) == (2, 100, 256)  # type: ignore[attr-defined]
 
 
+def test_the_recurrence_example_runs() -> None:
+    section = README.read_text().split("## Use the modules")[1]
+    example = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[1]
+    names: dict[str, object] = {}
+    exec(example, names)
+    assert tuple(names["output"].shape) == (1, 8, 1, 64)  # type: ignore[attr-defined]
+    assert tuple(names["state"].shape) == (1, 8, 64, 64)  # type: ignore[attr-defined]
+
+
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         if "://" not in target:

@@ -12,7 +12,7 @@ from linattn_runtime_checks.report.model import Report
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMAS: dict[str, type[BaseModel]] = {
-    "manifest-1.1.schema.json": Manifest,
+    "manifest-1.2.schema.json": Manifest,
     "report-1.2.schema.json": Report,
 }
 

@@ -1,11 +1,14 @@
 """Captures an entry module with torch.export: once per variant, for every format that wants it."""
 
+import contextlib
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from linattn import METHODS
 from linattn_export.inputs import draw
 from linattn_export.subject import Subject
 from linattn_export.variants import Variant
@@ -58,7 +61,9 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
         with warnings.catch_warnings(), torch.no_grad():
             # torch.export trips over a pytree class that torch itself has deprecated.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-            program = torch.export.export(entry, arguments, dynamic_shapes=dynamic)
+            chunks = METHODS[subject.method].capabilities.causal and not variant.sequence.fixed
+            with sizes_may_be_one() if chunks else contextlib.nullcontext():
+                program = torch.export.export(entry, arguments, dynamic_shapes=dynamic)
     except Exception as error:
         raise ExportError(
             f"{subject.name} cannot be captured as {variant.name}: {_reason(error)}"
@@ -71,6 +76,21 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             node.meta.pop(key, None)
     program.graph_module.recompile()
     return program
+
+
+def sizes_may_be_one() -> contextlib.AbstractContextManager[None]:
+    """Let the number of chunks of a causal method be 1 too.
+
+    torch.export otherwise decides that a size which comes out of another is not 1, and excludes
+    every sequence that makes one chunk. Whether 1 works is seen by running the artifact.
+    """
+    from torch.fx.experimental import _config
+
+    # What torch.compile made of a scan of another length would be compared with this one's.
+    torch._dynamo.reset()
+    patch: Any = _config.patch  # type: ignore[attr-defined]
+    found: contextlib.AbstractContextManager[None] = patch(backed_size_oblivious=True)
+    return found
 
 
 def _reason(error: Exception) -> str:

@@ -22,6 +22,7 @@ def tables() -> dict[str, tuple[Row, list[Row]]]:
             record.title,
             record.formula,
             record.capabilities.cost,
+            "yes" if record.capabilities.causal else "no",
             "yes" if record.capabilities.cross_attention else "no",
             "any" if record.capabilities.any_length else "up to max_length",
             record.source,
@@ -44,7 +45,7 @@ def tables() -> dict[str, tuple[Row, list[Row]]]:
     ]
     return {
         "methods": (
-            ("method", "name", "formula", "cost", "cross-attention", "length", "source"),
+            ("method", "name", "formula", "cost", "causal", "cross-attention", "length", "source"),
             methods,
         ),
         "models": (("model", "what it is", "mask", "dynamic", "fixed"), models),

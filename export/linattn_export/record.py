@@ -53,6 +53,7 @@ def entry_of(
         reference=reference,
         cost=METHODS[job.subject.method].capabilities.cost,
         equivariant=job.subject.equivariant,
+        causal=METHODS[job.subject.method].capabilities.causal,
     )
 
 

@@ -18,7 +18,7 @@ class BuildRequest:
 
     Attributes:
         output: folder to write; must be new, empty, or one that a build wrote.
-        methods: names in ``linattn.METHODS``; empty means all.
+        methods: names in ``linattn.METHODS``; empty means all that are not causal.
         models: names in ``linattn_models.MODELS``.
         formats: names in ``linattn_export.formats.FORMATS``; empty means all.
         lengths: fixed lengths; None means those of the model, ``()`` none.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linattn import METHODS, MethodError, at_length
+from linattn import BIDIRECTIONAL, METHODS, MethodError, at_length
 from linattn_export.families import Directions, Family, applicable
 from linattn_export.perturb import PERTURBED_RUNS, moved
 from linattn_export.request import BuildRequest
@@ -122,7 +122,7 @@ def make_subjects(request: BuildRequest) -> list[Subject]:
     for name in request.models:
         if name not in MODELS:
             raise UsageError(unknown("model", name, MODELS))
-    methods = request.methods or tuple(METHODS)
+    methods = request.methods or BIDIRECTIONAL
     for name in (*methods, *request.options):
         if name not in METHODS:
             raise UsageError(unknown("method", name, METHODS))

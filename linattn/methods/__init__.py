@@ -1,7 +1,18 @@
 """The table of attention methods: one file and one line each."""
 
 from linattn.contract import Method, MethodError, unknown
-from linattn.methods import efficient, elu, linformer, relu, softmax, taylor
+from linattn.methods import (
+    causal_elu,
+    causal_relu,
+    causal_taylor,
+    efficient,
+    elu,
+    linformer,
+    relu,
+    retention,
+    softmax,
+    taylor,
+)
 
 METHODS: dict[str, Method] = {
     record.name: record
@@ -12,8 +23,15 @@ METHODS: dict[str, Method] = {
         relu.METHOD,
         taylor.METHOD,
         linformer.METHOD,
+        causal_elu.METHOD,
+        causal_relu.METHOD,
+        causal_taylor.METHOD,
+        retention.METHOD,
     )
 }
+
+BIDIRECTIONAL = tuple(name for name, record in METHODS.items() if not record.capabilities.causal)
+"""Methods whose tokens attend to all others; what is built where no method is named."""
 
 
 def method(name: str) -> Method:

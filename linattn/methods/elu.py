@@ -14,7 +14,7 @@ the keys are below eps / N the result shrinks towards zero, by definition.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
@@ -31,9 +31,11 @@ class EluConfig:
     normalize: bool = True
     eps: float = 1e-6
 
+    method: ClassVar[str] = "elu"
+
     def __post_init__(self) -> None:
         if not 0 < self.eps < math.inf:
-            raise MethodError(f"elu.eps must be above 0 and finite, got {self.eps!r}")
+            raise MethodError(f"{self.method}.eps must be above 0 and finite, got {self.eps!r}")
 
 
 def oracle(

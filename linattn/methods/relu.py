@@ -13,7 +13,7 @@ Numerics: a query with no positive feature gives 0 / eps = 0.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +29,11 @@ class ReluConfig:
 
     eps: float = 1e-6
 
+    method: ClassVar[str] = "relu"
+
     def __post_init__(self) -> None:
         if not 0 < self.eps < math.inf:
-            raise MethodError(f"relu.eps must be above 0 and finite, got {self.eps!r}")
+            raise MethodError(f"{self.method}.eps must be above 0 and finite, got {self.eps!r}")
 
 
 def oracle(

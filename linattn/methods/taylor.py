@@ -16,7 +16,7 @@ rounding errors is all that single precision has to offer.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 import torch
 from torch import Tensor, nn
@@ -39,11 +39,13 @@ class TaylorConfig:
     norm_eps: float = 1e-12
     eps: float = 1e-6
 
+    method: ClassVar[str] = "taylor"
+
     def __post_init__(self) -> None:
         for name in ("norm_eps", "eps"):
             eps = getattr(self, name)
             if not 0 < eps < math.inf:
-                raise MethodError(f"taylor.{name} must be above 0 and finite, got {eps!r}")
+                raise MethodError(f"{self.method}.{name} must be above 0 and finite, got {eps!r}")
 
 
 def oracle(

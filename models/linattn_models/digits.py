@@ -139,8 +139,9 @@ def weights_path(method: str) -> Path:
     """
     path = _WEIGHTS / f"{method}.safetensors"
     if not path.is_file():
+        trained = [name for name in METHODS if (_WEIGHTS / f"{name}.safetensors").is_file()]
         raise ModelError(
-            f"digits has no trained weights for method {method!r}; known: {', '.join(METHODS)}; "
+            f"digits has no trained weights for method {method!r}; known: {', '.join(trained)}; "
             "train them with models/training/digits.py"
         )
     return path

@@ -40,6 +40,7 @@ class Code(StrEnum):
     BATCH_DEPENDENT = "batch_dependent"
     NOT_DETERMINISTIC = "not_deterministic"
     NOT_EQUIVARIANT = "not_equivariant"
+    FUTURE_LEAKS = "future_leaks"
     QUADRATIC_COST = "quadratic_cost"
     COST_UNKNOWN = "cost_unknown"
     SIZE_GREW = "size_grew"
@@ -120,6 +121,8 @@ CODES: dict[Code, CodeInfo] = {
          "look for random operators, or for state that is kept between runs"),
         (Code.NOT_EQUIVARIANT, _P, "reordering the tokens does not reorder the output",
          "look for an operation along tokens that the method does not have"),
+        (Code.FUTURE_LEAKS, _P, "a later token changes the output of an earlier one",
+         "look for a mask that is off by one, or a sum that takes in the whole sequence"),
         (Code.QUADRATIC_COST, _P, "a tensor grows as the square of the sequence length",
          "the message names the node; the method is linear by definition"),
         (Code.COST_UNKNOWN, ExitCode.PASS, "the growth of the tensors could not be established",

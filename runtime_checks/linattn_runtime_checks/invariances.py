@@ -4,6 +4,7 @@
     alone           a sequence alone gives what it gives in a batch
     padding         what padded positions hold changes no byte of the real ones
     equivariant     reordered tokens give reordered outputs, where the method implies it
+    causal          another token changes no byte of the outputs before it, where it must not
     finite          finite inputs give finite outputs
 
 A wrong reference, or an eager module that is wrong in the same way, cannot hide a fault from them.
@@ -51,6 +52,7 @@ def check_invariances(
         _alone(session, artifact, reference, plain),
         _padding(session, artifact, reference, usable),
         _equivariant(session, artifact, reference, plain) if artifact.equivariant else None,
+        _causal(session, artifact, reference, plain) if artifact.causal else None,
     ]
     return found + [check for check in checks if check is not None]
 
@@ -170,6 +172,48 @@ def _equivariant(
             message = f"{case.name} with its tokens reordered: the outputs {problem}"
             return CheckResult(name="equivariant", code=Code.NOT_EQUIVARIANT, message=message)
     return CheckResult(name="equivariant", code=Code.PASS)
+
+
+def _causal(
+    session: Session, artifact: Artifact, reference: Reference, cases: list[Case]
+) -> CheckResult | None:
+    several = [case for case in cases if case.sequence > 1]
+    if not several or not all("sequence" in spec.axes for spec in artifact.outputs):
+        return None
+    case = _closest(several)
+    inputs = reference.inputs(case)
+    expected = _run(session, artifact, inputs)
+    # The last, the second, and one in between: at the ends of a block is where masks go wrong.
+    for place in sorted({1, case.sequence // 2, case.sequence - 1} - {0}):
+        changed = dict(inputs)
+        for spec in artifact.inputs:
+            if spec.name in inputs and inputs[spec.name].dtype.kind == "f":
+                changed[spec.name] = _another_from(inputs[spec.name], spec, place)
+        got = _run(session, artifact, changed)
+        for spec in artifact.outputs:
+            before, after = _until(expected[spec.name], spec, place), got[spec.name]
+            after = _until(after, spec, place)
+            if before.tobytes() != after.tobytes():
+                message = (
+                    f"{case.name} with other tokens from place {place} on: "
+                    f"{_differing(before, after)} of {spec.name} before it differ"
+                )
+                return CheckResult(name="causal", code=Code.FUTURE_LEAKS, message=message)
+    return CheckResult(name="causal", code=Code.PASS)
+
+
+def _another_from(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
+    """``tensor`` with other tokens from ``place`` on."""
+    if "sequence" not in spec.axes:
+        return tensor
+    axis = spec.axes.index("sequence")
+    another = np.moveaxis(tensor.copy(), axis, 0)
+    another[place:] = 1 - another[place:]
+    return np.moveaxis(another, 0, axis)
+
+
+def _until(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
+    return tensor.take(np.arange(place), axis=spec.axes.index("sequence"))
 
 
 def _apart(output: NDArray[Any], expected: NDArray[Any], case: Case) -> str | None:

@@ -21,7 +21,7 @@ from pydantic import (
 from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 
 def _inside(path: str) -> str:
@@ -119,6 +119,7 @@ class Artifact(StoredFile):
     cost: Literal["linear", "quadratic"] = "linear"
     """In the sequence length, by the method's definition."""
     equivariant: bool = False
+    causal: bool = False
     """Whether reordering the tokens must reorder the outputs, and change nothing else."""
     checks: list[RuntimeCheck] = []
     latency: list[LatencyEntry] = []

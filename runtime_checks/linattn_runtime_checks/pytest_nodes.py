@@ -291,6 +291,7 @@ def planned(artifact: Artifact, runtime: Runtime, index: ReferenceIndex | None) 
         "alone": True,
         "padding": any(spec.dtype == "bool" for spec in artifact.inputs),
         "equivariant": artifact.equivariant,
+        "causal": artifact.causal,
         "cost": runtime.certify is not None,
         junit.REFUSAL: low == high,
         junit.TASK: index is not None and index.task is not None,

@@ -5,13 +5,14 @@ memory, nor the time. A product of ``[M, K]`` and ``[K, N]`` takes ``M * K * N``
 of these are the axes of one of its three tensors; other operations visit their tensors once. What
 this does not hold for, or whose inside cannot be seen, makes the certificate ``unknown``.
 
-The sizes are those at lengths below 200 or at the lowest declared ones; a graph that changes its
-ways at a greater length would be judged by these.
+The sizes are those at lengths below 400 or at the lowest declared ones; a graph that changes its
+ways at a greater length would be judged by these. Where sizes go up in blocks of tokens, they are
+polynomials over lengths that are whole blocks apart.
 """
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,14 @@ from linattn_runtime_checks.cost.certificate import (
     unknown,
 )
 from linattn_runtime_checks.cost.program import certify_program
+from linattn_runtime_checks.cost.scan import Sizes, scan_doubts
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import Artifact, AxisRange, TensorSpec
 
 __all__ = ["CostCertificate", "GrowingTensor", "certify_onnx", "certify_program"]
 
 _LENGTHS, _FIRST, _STEP = 5, 37, 11  # 37, 48 .. 81: polynomials to the third power are confirmed
+_BLOCK = 64
 _HIDES_WORK = {"Attention", "DFT", "STFT", "DeformConv", "NonMaxSuppression"}
 _CONVOLUTIONS = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "FusedConv"}
 # What ONNX Runtime puts for standard operations and whose work shows in its tensors.
@@ -91,7 +94,11 @@ def certify_onnx(path: Path, artifact: Artifact, *, optimized: bool = False) -> 
             model = _optimised(path)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
-        seen = _run(model, artifact)
+        seen = _run(model, artifact, _STEP)
+        sizes = {name: _polynomials(shapes) for name, shapes in seen.items()}
+        if not all(_known(shape) for shape in sizes.values()):
+            seen = _run(model, artifact, _BLOCK)
+            sizes = {name: _polynomials(shapes) for name, shapes in seen.items()}
     except Exception as error:
         what = "the optimised graph" if optimized else "the graph"
         return unknown(f"{what} cannot be run with every tensor as an output: {_first_line(error)}")
@@ -99,13 +106,15 @@ def certify_onnx(path: Path, artifact: Artifact, *, optimized: bool = False) -> 
     # Integers are the shapes that reshapes go to: their length says nothing about any width.
     floating = [w.name for w in model.graph.initializer if w.data_type != onnx.TensorProto.INT64]
     survey = Survey(widths={width for name in floating for width in weights[name]})
-    survey.doubts.extend(_doubts(model.graph.node, weights, artifact))
+    around: dict[str, Sequence[Polynomial | None] | None] = {**sizes}
+    around |= {name: [axes.constant(size) for size in shape] for name, shape in weights.items()}
+    survey.doubts.extend(_doubts(model.graph.node, weights, artifact, around))
     makers = {
         name: (_name(node), node.op_type) for node in model.graph.node for name in node.output
     }
     for name, shapes in seen.items():
         node, op = makers.get(name, (name, "input"))
-        survey.add(name, node, op, _polynomials(shapes), list(shapes.values()))
+        survey.add(name, node, op, sizes[name], list(shapes.values()))
     return judge(survey, artifact)
 
 
@@ -133,7 +142,7 @@ def _session(model: str | bytes, level: str, written: Path | None = None) -> Any
 
 
 def _run(
-    model: Any, artifact: Artifact
+    model: Any, artifact: Artifact, step: int
 ) -> dict[str, dict[tuple[int, int], tuple[int, ...] | None]]:
     """The shape of every tensor at each ``(batch, sequence)``; None for what is no tensor."""
     import onnx
@@ -149,7 +158,7 @@ def _run(
     names = [output.name for output in session.get_outputs()]
     seen: dict[str, dict[tuple[int, int], tuple[int, ...] | None]] = defaultdict(dict)
     for batch in _batches(artifact.axis("batch")):
-        for sequence in _lengths(artifact.axis("sequence")):
+        for sequence in _lengths(artifact.axis("sequence"), step):
             inputs = {s.name: _random(s, batch, sequence) for s in artifact.inputs}
             outputs = session.run(names, inputs)
             for name, value in [*inputs.items(), *zip(names, outputs, strict=True)]:
@@ -158,11 +167,11 @@ def _run(
     return seen
 
 
-def _lengths(axis: AxisRange) -> list[int]:
+def _lengths(axis: AxisRange, wanted: int) -> list[int]:
     """Lengths in arithmetic progression; odd ones among them, so that halves do not pass."""
     low, high = axis.declared
     count = min(_LENGTHS, high - low + 1)
-    step = min(_STEP, max((high - low) // max(count - 1, 1), 1))
+    step = min(wanted, max((high - low) // max(count - 1, 1), 1))
     first = max(low, min(_FIRST, high - step * (count - 1)))
     return [first + step * i for i in range(count)]
 
@@ -195,13 +204,19 @@ def _polynomials(
     ]
 
 
+def _known(shape: Sequence[Polynomial | None] | None) -> bool:
+    return shape is not None and None not in shape
+
+
 def _doubts(
-    nodes: Iterable[Any], weights: Mapping[str, list[int]], artifact: Artifact
+    nodes: Iterable[Any], weights: Mapping[str, list[int]], artifact: Artifact, sizes: Sizes
 ) -> Iterator[str]:
     """Why the tensors of these nodes may not tell their whole cost."""
     for node in nodes:
         name = f"node {_name(node)} ({node.op_type})"
-        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+        if node.op_type == "Scan" and node.domain in ("", "ai.onnx"):
+            yield from scan_doubts(node, name, sizes)
+        elif any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
             yield f"{name} has a body, whose tensors cannot be made outputs"
         elif node.op_type in _CONVOLUTIONS:
             kernel = node.input[3 if node.op_type == "QLinearConv" else 1]

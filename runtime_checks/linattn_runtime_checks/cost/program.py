@@ -60,7 +60,11 @@ def certify_program(program: Any, artifact: Artifact) -> CostCertificate:
             for name, tensor in _tensors(node):
                 shape = [_polynomial(size, symbols) for size in tensor.shape]
                 survey.add(name, node.name, op, shape, list(tensor.shape))
-            survey.doubts += _doubts(node, op, artifact)
+            if op == "scan":
+                body = getattr(program.graph_module, node.args[0].target)
+                survey.doubts += _scan_doubts(node, body, symbols)
+            else:
+                survey.doubts += _doubts(node, op, artifact)
     return judge(survey, artifact)
 
 
@@ -97,6 +101,10 @@ def _polynomial(size: Any, symbols: dict[str, Any]) -> Polynomial | None:
     expression = size.node.expr
     if expression.is_Integer:
         return axes.constant(int(expression))
+    # Blocks of tokens: a number of blocks grows as the tokens do, for it differs from their
+    # quotient by less than one.
+    expression = expression.replace(_is_quotient, lambda floor: floor.args[0] / floor.args[1])
+    expression = expression.replace(_is_at_least, lambda most: sum(most.args))
     names = [name for name in ("batch", "sequence") if name in symbols]
     # None where a symbol is inside a function, such as a division that rounds.
     polynomial = expression.as_poly(*(symbols[name] for name in names)) if names else None
@@ -108,6 +116,31 @@ def _polynomial(size: Any, symbols: dict[str, Any]) -> Polynomial | None:
         at = by_name.get("batch", 0), by_name.get("sequence", 0)
         found[at] = Fraction(int(coefficient.p), int(coefficient.q))
     return found
+
+
+def _is_quotient(expression: Any) -> bool:
+    return type(expression).__name__ == "FloorDiv" and bool(expression.args[1].is_Integer)
+
+
+def _is_at_least(expression: Any) -> bool:
+    """The greater of a size and a number."""
+    return type(expression).__name__ == "Max" and any(a.is_Integer for a in expression.args)
+
+
+def _scan_doubts(node: Any, body: Any, symbols: dict[str, Any]) -> Iterator[str]:
+    """Why the turns of a scan may cost more the longer the sequence is."""
+    for inner in body.graph.nodes:
+        if inner.op == "output":
+            continue
+        if inner.op == "call_function" and not str(inner.target).startswith("aten."):
+            yield f"node {node.name} (scan) has {inner.target} in its body"
+        shapes = [tensor.shape for _, tensor in _tensors(inner)]
+        if not shapes:
+            yield f"node {node.name} (scan) has {inner.name} in its body, whose size is not known"
+        for size in (size for shape in shapes for size in shape):
+            polynomial = _polynomial(size, symbols)
+            if polynomial is None or axes.degree(polynomial):
+                yield f"node {node.name} (scan) has {inner.name} in its body, which may grow"
 
 
 def _doubts(node: Any, op: str, artifact: Artifact) -> Iterator[str]:

@@ -1,0 +1,86 @@
+"""Causal linear attention with the feature map elu(x) + 1.
+
+    out_i = phi(q_i) S_i / (phi(q_i) . z_i + eps)          phi(x) = elu(x) + 1
+    S_i = sum_{j <= i} phi(k_j) v_j^T                      z_i = sum_{j <= i} phi(k_j)
+
+Source: Katharopoulos, Vyas, Pappas, Fleuret, "Transformers are RNNs", 2020, arXiv 2006.16236,
+section 3.3; eps = 1e-6 added to the normaliser as in the authors' code. No 1/sqrt(D).
+Cost: O(N D E) time, in chunks (linattn.recurrent); no tensor of N x D x E.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Optional
+
+import torch
+from torch import Tensor, nn
+
+from linattn.causal import ONE_HEAD, causal_sums, causal_weights, check_same_tokens
+from linattn.contract import Capabilities, Method
+from linattn.methods.elu import EluConfig
+from linattn.numerics import check_heads, column_mask, elu_plus_one, widen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalEluConfig(EluConfig):
+    """The options of linattn.methods.elu."""
+
+    method: ClassVar[str] = "causal_elu"
+
+
+def oracle(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Tensor],
+    config: CausalEluConfig,
+    parameters: Mapping[str, Tensor],
+) -> Tensor:
+    """The definition, through the N x N weights; run it in float64."""
+
+    def phi(x: Tensor) -> Tensor:
+        return torch.where(x > 0, x + 1, torch.exp(x))
+
+    weights = causal_weights(torch.matmul(phi(query), phi(key).transpose(-1, -2)), mask)
+    if config.normalize:
+        weights = weights / (weights.sum(dim=-1, keepdim=True) + config.eps)
+    return torch.matmul(weights, value)
+
+
+class CausalEluAttention(nn.Module):
+    """See the head of this file; shapes as in :mod:`linattn.contract`."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.normalize: bool = config.normalize
+        self.eps = float(config.eps)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
+    ) -> Tensor:
+        """Attend; see :mod:`linattn.contract` for shapes."""
+        check_heads(query, key, value)
+        check_same_tokens(query, key)
+        column = column_mask(mask, key) if mask is not None else None
+        output, total = causal_sums(
+            elu_plus_one(widen(query)), elu_plus_one(widen(key)), widen(value), column
+        )
+        if self.normalize:
+            output = output / (total + self.eps)
+        return output.to(query.dtype)
+
+
+METHOD = Method(
+    name="causal_elu",
+    title="Causal linear attention, elu(x) + 1",
+    formula="out_i = phi(q_i) S_i / (phi(q_i) z_i + eps), sums over j <= i, phi = elu + 1",
+    source="Katharopoulos et al. 2020, arXiv 2006.16236",
+    config=CausalEluConfig,
+    module=CausalEluAttention,
+    oracle=oracle,
+    capabilities=Capabilities(
+        cost="linear", cross_attention=False, permutation_equivariant=False, causal=True
+    ),
+    limits=ONE_HEAD,
+)

@@ -1,0 +1,78 @@
+"""Causal linear attention with the feature map relu(x).
+
+    out_i = phi(q_i) S_i / (phi(q_i) . z_i + eps)          phi(x) = max(x, 0)
+    S_i = sum_{j <= i} phi(k_j) v_j^T                      z_i = sum_{j <= i} phi(k_j)
+
+Source: the feature map of Cai et al. 2022, arXiv 2205.14756, in the causal sums of Katharopoulos
+et al. 2020, arXiv 2006.16236, section 3.3. eps as in linattn.methods.relu. No 1/sqrt(D).
+Cost: O(N D E) time, in chunks (linattn.recurrent); no tensor of N x D x E.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Optional
+
+import torch
+from torch import Tensor, nn
+
+from linattn.causal import ONE_HEAD, causal_sums, causal_weights, check_same_tokens
+from linattn.contract import Capabilities, Method
+from linattn.methods.relu import ReluConfig
+from linattn.numerics import check_heads, column_mask, widen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalReluConfig(ReluConfig):
+    """The options of linattn.methods.relu."""
+
+    method: ClassVar[str] = "causal_relu"
+
+
+def oracle(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Tensor],
+    config: CausalReluConfig,
+    parameters: Mapping[str, Tensor],
+) -> Tensor:
+    """The definition, through the N x N weights; run it in float64."""
+    products = torch.matmul(query.clamp(min=0), key.clamp(min=0).transpose(-1, -2))
+    weights = causal_weights(products, mask)
+    return torch.matmul(weights / (weights.sum(dim=-1, keepdim=True) + config.eps), value)
+
+
+class CausalReluAttention(nn.Module):
+    """See the head of this file; shapes as in :mod:`linattn.contract`."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.eps = float(config.eps)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
+    ) -> Tensor:
+        """Attend; see :mod:`linattn.contract` for shapes."""
+        check_heads(query, key, value)
+        check_same_tokens(query, key)
+        column = column_mask(mask, key) if mask is not None else None
+        output, total = causal_sums(
+            torch.relu(widen(query)), torch.relu(widen(key)), widen(value), column
+        )
+        return (output / (total + self.eps)).to(query.dtype)
+
+
+METHOD = Method(
+    name="causal_relu",
+    title="Causal ReLU linear attention",
+    formula="out_i = relu(q_i) S_i / (relu(q_i) z_i + eps), sums over j <= i",
+    source="Cai et al. 2022, arXiv 2205.14756; Katharopoulos et al. 2020, arXiv 2006.16236",
+    config=CausalReluConfig,
+    module=CausalReluAttention,
+    oracle=oracle,
+    capabilities=Capabilities(
+        cost="linear", cross_attention=False, permutation_equivariant=False, causal=True
+    ),
+    limits=ONE_HEAD,
+)

@@ -1,0 +1,89 @@
+"""Causal first-order Taylor attention.
+
+    out_i = sum_j (1 + q'_i . k'_j) v_j / sum_j (1 + q'_i . k'_j)      j <= i      x' = x / ||x||_2
+
+Source: the weights of Li et al. 2020, arXiv 2007.14902, equation 11; the paper has no causal form,
+which follows from its being a sum over keys. Features: phi(x) = [1, x'], so that the weight is one
+product. Norms and denominator are clamped as in linattn.methods.taylor; the first token meets but
+one key, and where that points away from it, there is nothing but the clamp.
+Cost: O(N D E) time, in chunks (linattn.recurrent); no tensor of N x D x E.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Optional
+
+import torch
+from torch import Tensor, nn
+
+from linattn.causal import ONE_HEAD, causal_sums, causal_weights, check_same_tokens
+from linattn.contract import Capabilities, Method
+from linattn.methods.taylor import TaylorConfig
+from linattn.numerics import check_heads, column_mask, unit_rows, widen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalTaylorConfig(TaylorConfig):
+    """The options of linattn.methods.taylor."""
+
+    method: ClassVar[str] = "causal_taylor"
+
+
+def oracle(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Tensor],
+    config: CausalTaylorConfig,
+    parameters: Mapping[str, Tensor],
+) -> Tensor:
+    """The definition, through the N x N weights 1 + cos; run it in float64."""
+
+    def unit(x: Tensor) -> Tensor:
+        norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x / norm.clamp(min=config.norm_eps)
+
+    weights = causal_weights(1 + torch.matmul(unit(query), unit(key).transpose(-1, -2)), mask)
+    total = weights.sum(dim=-1, keepdim=True)
+    return torch.matmul(weights, value) / total.clamp(min=config.eps)
+
+
+class CausalTaylorAttention(nn.Module):
+    """See the head of this file; shapes as in :mod:`linattn.contract`."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.norm_eps = float(config.norm_eps)
+        self.eps = float(config.eps)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
+    ) -> Tensor:
+        """Attend; see :mod:`linattn.contract` for shapes."""
+        check_heads(query, key, value)
+        check_same_tokens(query, key)
+        column = column_mask(mask, key) if mask is not None else None
+        output, total = causal_sums(
+            self.features(widen(query)), self.features(widen(key)), widen(value), column
+        )
+        return (output / torch.clamp(total, min=self.eps)).to(query.dtype)
+
+    def features(self, x: Tensor) -> Tensor:
+        """``[1, x']``."""
+        return torch.cat((torch.ones_like(x[..., :1]), unit_rows(x, self.norm_eps)), dim=-1)
+
+
+METHOD = Method(
+    name="causal_taylor",
+    title="Causal first-order Taylor attention",
+    formula="out_i = sum_j (1 + q'_i k'_j) v_j / sum_j (1 + q'_i k'_j), j <= i, unit rows",
+    source="Li et al. 2020, arXiv 2007.14902",
+    config=CausalTaylorConfig,
+    module=CausalTaylorAttention,
+    oracle=oracle,
+    capabilities=Capabilities(
+        cost="linear", cross_attention=False, permutation_equivariant=False, causal=True
+    ),
+    limits=ONE_HEAD,
+)

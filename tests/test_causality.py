@@ -1,0 +1,114 @@
+"""No token sees the future: said of causal artifacts by a check that trusts no reference."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from linattn import METHODS
+from linattn_export.formats.base import Job
+from linattn_export.pipeline import build
+from linattn_export.request import BuildRequest
+from linattn_export.subject import make_subjects
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.errors import ExitCode, ExportError
+from linattn_runtime_checks.manifest import read
+from linattn_runtime_checks.runtimes import RUNTIMES
+from linattn_runtime_checks.runtimes.base import Tensors
+from test_invariances import Change, codes, nothing
+
+Run = Callable[[Tensors], Tensors]
+CAUSAL = [name for name, record in METHODS.items() if record.capabilities.causal]
+
+
+@pytest.fixture(scope="module")
+def causal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("causal") / "out"
+    request = BuildRequest(
+        output=folder,
+        methods=("causal_elu", "retention"),
+        formats=("onnx", "torchscript", "pt2"),
+        lengths=(80,),
+        dynamic="1:400",
+        batch="1:4",
+        mask=True,
+        d_model=24,
+        heads=2,
+        latency=False,
+        quiet=True,
+    )
+    assert build(request).exit_code is ExitCode.PASS
+    return folder
+
+
+def test_causal_methods_say_so(causal_folder: Path) -> None:
+    assert {"causal_elu", "causal_relu", "causal_taylor", "retention"} <= set(CAUSAL)
+    assert all(artifact.causal for artifact in read(causal_folder).artifacts)
+    assert {runtime for runtime in RUNTIMES if runtime != "ort-cuda"} >= {"ort-cpu", "pt2"}
+
+
+@pytest.mark.parametrize("variant", ["dynamic", "n80"])
+@pytest.mark.parametrize("kind", ["onnx", "torchscript"])
+def test_right_artifacts_pass(kind: str, variant: str, causal_folder: Path) -> None:
+    found = codes(causal_folder, f"layer/retention/{kind}/{variant}", nothing)
+    expected = {"finite", "deterministic", "alone", "padding", "causal"}
+    assert found == dict.fromkeys(expected, Code.PASS)
+
+
+def hair_of_the_mean(inputs: Tensors, run: Run) -> Tensors:
+    """One millionth of the mean over all tokens."""
+    return {
+        name: x + np.float32(1e-6) * x.mean(axis=1, keepdims=True)
+        for name, x in run(inputs).items()
+    }
+
+
+def off_by_one(inputs: Tensors, run: Run) -> Tensors:
+    """The output of the next token."""
+    return {name: np.roll(x, -1, axis=1) for name, x in run(inputs).items()}
+
+
+def last_sees_all(inputs: Tensors, run: Run) -> Tensors:
+    """The first half of the tokens gets a hair of the last one."""
+    outputs = {name: x.copy() for name, x in run(inputs).items()}
+    for x in outputs.values():
+        x[:, : x.shape[1] // 2] += np.float32(1e-6) * x[:, -1:]
+    return outputs
+
+
+@pytest.mark.parametrize("change", [hair_of_the_mean, off_by_one, last_sees_all])
+@pytest.mark.parametrize("variant", ["dynamic", "n80"])
+def test_a_glimpse_of_the_future_is_seen(change: Change, variant: str, causal_folder: Path) -> None:
+    found = codes(causal_folder, f"layer/causal_elu/onnx/{variant}", change)
+    assert found["causal"] is Code.FUTURE_LEAKS
+
+
+def test_the_cost_of_dynamic_artifacts_is_certified_linear(causal_folder: Path) -> None:
+    """Their sizes go up in chunks, and their states go through a Scan."""
+    report = json.loads((causal_folder / "report.json").read_text())
+    kinds = {
+        (artifact["id"].split("/")[1], runtime["runtime"]): runtime["cost"]["kind"]
+        for artifact in report["artifacts"]
+        if artifact["variant"] == "dynamic"
+        for runtime in artifact["runtimes"]
+        if runtime["cost"] is not None
+    }
+    expected = [(m, r) for m in ("causal_elu", "retention") for r in ("ort-cpu", "pt2")]
+    assert kinds == dict.fromkeys(expected, "linear")
+
+
+@pytest.mark.parametrize("method", CAUSAL)
+def test_one_head_is_limited_as_the_method_says(method: str) -> None:
+    def captured(dynamic: str) -> Job:
+        request = BuildRequest(
+            methods=(method,), lengths=(), dynamic=dynamic, d_model=16, heads=1, batch="2:4"
+        )
+        (subject,) = make_subjects(request)
+        return Job(subject=subject, variant=subject.variants[0], opset=18)
+
+    assert "one head, sizes from 1" in METHODS[method].limits
+    with pytest.raises(ExportError, match=r"sequence.*!= 1"):
+        captured("1:64").program  # noqa: B018
+    assert captured("2:64").program is not None
