@@ -192,7 +192,7 @@ OPSETS = [
 
 @pytest.mark.parametrize("opset", OPSETS)
 def test_the_opset_asked_for_is_the_opset_written(opset: int, tmp_path: Path) -> None:
-    methods = ("softmax", "elu", "taylor")
+    methods = ("softmax", "elu", "taylor", "retention")
     folder, report = small(tmp_path, methods=methods, opset=opset, lengths=(), mask=True)
     assert report.exit_code is ExitCode.PASS
     for method in methods:

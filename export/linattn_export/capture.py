@@ -65,8 +65,10 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             with sizes_may_be_one() if chunks else contextlib.nullcontext():
                 program = torch.export.export(entry, arguments, dynamic_shapes=dynamic)
     except Exception as error:
+        limits = METHODS[subject.method].limits.items()
+        known = "".join(f"; known limit ({what}): {why}" for what, why in limits)
         raise ExportError(
-            f"{subject.name} cannot be captured as {variant.name}: {_reason(error)}"
+            f"{subject.name} cannot be captured as {variant.name}: {_reason(error)}{known}"
         ) from error
     for node in list(program.graph.nodes):
         if node.target is _DEVICE_CHECK:

@@ -1,7 +1,7 @@
 """Opset 18, which the exporter writes, to opset 17.
 
 Between the two, the reductions moved their axes from an attribute to an input, and Split gained
-``num_outputs``; everything else that our graphs use is the same operator in both.
+``num_outputs``, and Pad axes; everything else that our graphs use is the same operator in both.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ _MOVED_AXES = {
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
     "ReduceMin", "ReduceProd", "ReduceSumSquare",
 }  # fmt: skip
+_PAD_WITH_AXES = 4  # inputs
 
 
 def to_opset_17(model: Any, where: str) -> None:
@@ -39,6 +40,8 @@ def to_opset_17(model: Any, where: str) -> None:
             node.resize_inputs(1)
         elif node.op_type == "Split":
             node.attributes.pop("num_outputs", None)
+        elif node.op_type == "Pad" and len(node.inputs) < _PAD_WITH_AXES:
+            continue
         elif node.domain == "":
             since = onnx.defs.get_schema(node.op_type, 18, "").since_version
             if since > 17:
