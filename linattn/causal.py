@@ -42,15 +42,6 @@ def causal_sums(
     return sums[..., :-1], sums[..., -1:]
 
 
-def causal_weights(weights: Tensor, mask: Optional[Tensor]) -> Tensor:
-    """For oracles: ``weights [.., N, N]`` with zeros for later and for masked keys."""
-    weights = weights.tril()
-    if mask is None:
-        return weights
-    row = mask.unsqueeze(-2)
-    return weights * (row.unsqueeze(1) if weights.dim() == 4 else row)
-
-
 def with_heads(x: Tensor) -> Tensor:
     """``[N, D]`` or ``[B, N, D]`` as ``[B, 1, N, D]``; four axes as they are."""
     if x.dim() == 2:

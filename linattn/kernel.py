@@ -52,12 +52,21 @@ def kernel_oracle(
     mask: Optional[Tensor],
     normalize: bool,
     eps: float,
+    causal: bool = False,
 ) -> Tensor:
     """The same through the N x N weights, in the order of the definition."""
-    weights = torch.matmul(phi_query, phi_key.transpose(-1, -2))
-    if mask is not None:
-        row = mask.unsqueeze(-2)
-        weights = weights * (row.unsqueeze(1) if weights.dim() == 4 else row)
+    products = torch.matmul(phi_query, phi_key.transpose(-1, -2))
+    weights = kept_weights(products, mask, causal=causal)
     if normalize:
         weights = weights / (weights.sum(dim=-1, keepdim=True) + eps)
     return torch.matmul(weights, value)
+
+
+def kept_weights(weights: Tensor, mask: Optional[Tensor], *, causal: bool = False) -> Tensor:
+    """For oracles: ``weights [.., L, N]`` with zeros for masked and, if causal, for later keys."""
+    if causal:
+        weights = weights.tril()
+    if mask is None:
+        return weights
+    row = mask.unsqueeze(-2)
+    return weights * (row.unsqueeze(1) if weights.dim() == 4 else row)

@@ -99,6 +99,18 @@ def test_the_cost_of_dynamic_artifacts_is_certified_linear(causal_folder: Path) 
     assert kinds == dict.fromkeys(expected, "linear")
 
 
+def test_a_capture_does_not_depend_on_those_before_it() -> None:
+    """torch compares a scan with those that it has seen, and would exclude their lengths."""
+    request = BuildRequest(
+        methods=("causal_elu",), lengths=(130,), dynamic="1:400", d_model=16, heads=2
+    )
+    (subject,) = make_subjects(request)
+    dynamic, fixed = subject.variants
+    assert fixed.sequence.fixed
+    for variant in (fixed, dynamic):
+        assert Job(subject=subject, variant=variant, opset=18).program is not None
+
+
 @pytest.mark.parametrize("method", CAUSAL)
 def test_one_head_is_limited_as_the_method_says(method: str) -> None:
     def captured(dynamic: str) -> Job:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
 
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
@@ -75,6 +76,22 @@ class Halved(nn.Module):
         return q + v.sum(1, keepdim=True) * pairs.sum(-1).unsqueeze(1)
 
 
+class Scanned(nn.Module):
+    """A scan over the tokens, whose state may be as long as the sequence: then it costs N^2."""
+
+    def __init__(self, *, grows: bool) -> None:
+        super().__init__()
+        self.grows = grows
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        def turn(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            return state + (x.unsqueeze(1) if self.grows else x), x.clone()
+
+        outputs: Tensor
+        _, outputs = scan(turn, k.clone() if self.grows else k[:, 0].clone(), q.transpose(0, 1))
+        return outputs.transpose(0, 1) + v
+
+
 class Chosen(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return q + v * k[k > 0].sum()
@@ -85,14 +102,27 @@ class Chosen(nn.Module):
     [
         (Fused(), "scaled_dot_product_attention"),
         (Chosen(), "no polynomial of the length"),
+        (Scanned(grows=True), "in its body, which may grow"),
     ],
 )
 def test_a_program_that_does_not_show_its_cost_is_unknown(module: nn.Module, reason: str) -> None:
     axes = {0: torch.export.Dim("b", max=8), 1: torch.export.Dim("n", min=4, max=4096)}
     inputs = tuple(torch.randn(3, 24, WIDTH) for _ in "qkv")
-    program = torch.export.export(module, inputs, dynamic_shapes=(axes, axes, axes))
+    with torch.no_grad():
+        program = torch.export.export(module, inputs, dynamic_shapes=(axes, axes, axes))
     found = certify_program(program, artifact_of((4, 4096)))
     assert found.kind == "unknown"
     assert reason in found.note
     static = torch.export.export(module, inputs)
     assert "the program has none that varies" in certify_program(static, artifact_of()).note
+
+
+def test_a_scan_whose_turns_are_alike_is_linear() -> None:
+    axes = {0: torch.export.Dim("b", max=8), 1: torch.export.Dim("n", min=4, max=4096)}
+    inputs = tuple(torch.randn(3, 24, WIDTH) for _ in "qkv")
+    with torch.no_grad():
+        program = torch.export.export(
+            Scanned(grows=False), inputs, dynamic_shapes=(axes, axes, axes)
+        )
+    found = certify_program(program, artifact_of((4, 4096)))
+    assert (found.kind, found.note) == ("linear", "")

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Optional
 
-import torch
 from torch import Tensor, nn
 
-from linattn.causal import ONE_HEAD, causal_sums, causal_weights, check_same_tokens
+from linattn.causal import ONE_HEAD, causal_sums, check_same_tokens
 from linattn.contract import Capabilities, Method
-from linattn.methods.elu import EluConfig
+from linattn.kernel import kernel_oracle
+from linattn.methods.elu import EluConfig, phi
 from linattn.numerics import check_heads, column_mask, elu_plus_one, widen
 
 
@@ -37,14 +37,9 @@ def oracle(
     parameters: Mapping[str, Tensor],
 ) -> Tensor:
     """The definition, through the N x N weights; run it in float64."""
-
-    def phi(x: Tensor) -> Tensor:
-        return torch.where(x > 0, x + 1, torch.exp(x))
-
-    weights = causal_weights(torch.matmul(phi(query), phi(key).transpose(-1, -2)), mask)
-    if config.normalize:
-        weights = weights / (weights.sum(dim=-1, keepdim=True) + config.eps)
-    return torch.matmul(weights, value)
+    return kernel_oracle(
+        phi(query), phi(key), value, mask, config.normalize, config.eps, causal=True
+    )
 
 
 class CausalEluAttention(nn.Module):

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Optional
 import torch
 from torch import Tensor, nn
 
-from linattn.causal import ONE_HEAD, causal_sums, causal_weights, check_same_tokens
+from linattn.causal import ONE_HEAD, causal_sums, check_same_tokens
 from linattn.contract import Capabilities, Method
+from linattn.kernel import kernel_oracle
 from linattn.methods.relu import ReluConfig
 from linattn.numerics import check_heads, column_mask, widen
 
@@ -37,9 +38,8 @@ def oracle(
     parameters: Mapping[str, Tensor],
 ) -> Tensor:
     """The definition, through the N x N weights; run it in float64."""
-    products = torch.matmul(query.clamp(min=0), key.clamp(min=0).transpose(-1, -2))
-    weights = causal_weights(products, mask)
-    return torch.matmul(weights / (weights.sum(dim=-1, keepdim=True) + config.eps), value)
+    phi_query, phi_key = query.clamp(min=0), key.clamp(min=0)
+    return kernel_oracle(phi_query, phi_key, value, mask, True, config.eps, causal=True)
 
 
 class CausalReluAttention(nn.Module):

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Optional
 import torch
 from torch import Tensor, nn
 
-from linattn.causal import ONE_HEAD, causal_sums, causal_weights, check_same_tokens
+from linattn.causal import ONE_HEAD, causal_sums, check_same_tokens
 from linattn.contract import Capabilities, Method
-from linattn.methods.taylor import TaylorConfig
+from linattn.methods.taylor import TaylorConfig, taylor_oracle
 from linattn.numerics import check_heads, column_mask, unit_rows, widen
 
 
@@ -38,14 +38,7 @@ def oracle(
     parameters: Mapping[str, Tensor],
 ) -> Tensor:
     """The definition, through the N x N weights 1 + cos; run it in float64."""
-
-    def unit(x: Tensor) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return x / norm.clamp(min=config.norm_eps)
-
-    weights = causal_weights(1 + torch.matmul(unit(query), unit(key).transpose(-1, -2)), mask)
-    total = weights.sum(dim=-1, keepdim=True)
-    return torch.matmul(weights, value) / total.clamp(min=config.eps)
+    return taylor_oracle(query, key, value, mask, config, causal=True)
 
 
 class CausalTaylorAttention(nn.Module):

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from linattn.contract import Capabilities, Method, MethodError
+from linattn.kernel import kept_weights
 from linattn.numerics import (
     check_heads,
     column_mask,
@@ -57,14 +58,25 @@ def oracle(
     parameters: Mapping[str, Tensor],
 ) -> Tensor:
     """The definition, through the N x N weights 1 + cos; run it in float64."""
+    return taylor_oracle(query, key, value, mask, config, causal=False)
+
+
+def taylor_oracle(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Tensor],
+    config: TaylorConfig,
+    *,
+    causal: bool,
+) -> Tensor:
+    """The definition with all keys, or with those up to each query."""
     q_unit = query / torch.linalg.vector_norm(query, dim=-1, keepdim=True).clamp(
         min=config.norm_eps
     )
     k_unit = key / torch.linalg.vector_norm(key, dim=-1, keepdim=True).clamp(min=config.norm_eps)
-    weights = 1 + torch.matmul(q_unit, k_unit.transpose(-1, -2))
-    if mask is not None:
-        row = mask.unsqueeze(-2)
-        weights = weights * (row.unsqueeze(1) if weights.dim() == 4 else row)
+    cosines = torch.matmul(q_unit, k_unit.transpose(-1, -2))
+    weights = kept_weights(1 + cosines, mask, causal=causal)
     total = weights.sum(dim=-1, keepdim=True)
     return torch.matmul(weights, value) / total.clamp(min=config.eps)
 
