@@ -19,7 +19,12 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+STATE_LAYOUT = "batch, head, key channel, value channel"
+CONV_LAYOUT = "batch, channel, token before, the latest last"
+
 Oracle = Callable[[Tensor, Tensor, Tensor, Tensor | None, Any, Mapping[str, Tensor]], Tensor]
+
+LayerOracle = Callable[[Tensor, Tensor | None, Any, int, Mapping[str, Tensor]], Tensor]
 
 
 class MethodError(ValueError):
@@ -43,16 +48,26 @@ class Capabilities:
     divides_rows: bool = False
     """Each output row is divided by its own size, and with it what was lost to cancellation."""
     recurrent: bool = False
+    """The layer has a state and goes on from it: entries ``prefill`` and ``step``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """One attention method: each method file ends with one of these.
+class StateSpec:
+    """One tensor that a recurrent layer carries from token to token; zeros at the start.
 
-    ``config`` is a frozen dataclass, ``module(config)`` builds the scriptable module, which keeps
-    it as ``config``, and ``oracle(query, key, value, mask, config, parameters)`` computes the same
-    thing the slow and obvious way; run it in float64. ``limits`` maps what is known not to work to
-    the reason.
+    ``shape`` is without the batch, which comes first; ``layout`` says what the axes are.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    layout: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What the records of all methods have.
+
+    ``config`` is a frozen dataclass; ``limits`` maps what is known not to work to the reason.
     """
 
     name: str
@@ -60,8 +75,6 @@ class Method:
     formula: str
     source: str
     config: type
-    module: Callable[[Any], nn.Module]
-    oracle: Oracle
     capabilities: Capabilities
     limits: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,6 +94,32 @@ class Method:
                     f"{self.name}.{name} must be {_type_name(expected)}, got {value!r}"
                 )
         return self.config(**options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method(Record):
+    """A method of query, key and value: each file in ``linattn.methods`` ends with one.
+
+    ``module(config)`` builds the scriptable module, which keeps the config as ``config``, and
+    ``oracle(query, key, value, mask, config, parameters)`` computes the same thing the slow and
+    obvious way; run it in float64.
+    """
+
+    module: Callable[[Any], nn.Module]
+    oracle: Oracle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerMethod(Record):
+    """A method that is a whole layer, with gates of its own: each file in ``linattn.layers``.
+
+    ``layer(d_model, heads, config)`` builds the scriptable module, a
+    :class:`linattn.layers.base.RecurrentLayer`; ``oracle(hidden_states, mask, config, heads,
+    parameters)`` computes its output from the named parameters, token after token.
+    """
+
+    layer: Callable[[int, int, Any], nn.Module]
+    oracle: LayerOracle
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

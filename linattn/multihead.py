@@ -8,13 +8,14 @@ state dict loads as it is. Source: Vaswani et al. 2017, arXiv 1706.03762, sectio
 """
 
 import dataclasses
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 import torch
 from torch import Tensor, nn
 
-from linattn.contract import MethodError
+from linattn.contract import STATE_LAYOUT, MethodError, StateSpec
 from linattn.methods import method as find_method
+from linattn.numerics import zero_where_empty
 
 
 class MultiHeadAttention(nn.Module):
@@ -84,6 +85,40 @@ class MultiHeadAttention(nn.Module):
             ValueError: the input is not ``[B, N, M]``, or the mask does not match it.
             TypeError: the mask is not boolean.
         """
+        query, key, value = self._heads(hidden_states)
+        output: Tensor = self.attention(query, key, value, mask)
+        return self._joined(output, mask)
+
+    def advance(
+        self, hidden_states: Tensor, mask: Optional[Tensor], states: list[Tensor], one_token: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Attend from a state; only with a method that is recurrent.
+
+        Args:
+            hidden_states: as in ``forward``, as is ``mask``.
+            mask: see there.
+            states: those of :meth:`state_specs`, zeros at the start.
+            one_token: there is exactly one.
+
+        Returns:
+            The output, and the states after the last token.
+        """
+        query, key, value = self._heads(hidden_states)
+        output, state = self.attention.advance(  # type: ignore[operator]
+            query, key, value, mask, states[0], one_token
+        )
+        return self._joined(output, mask), [state]
+
+    @torch.jit.unused
+    def state_specs(self) -> list[StateSpec]:
+        """What :meth:`advance` takes and returns; empty where the method is not recurrent."""
+        if not find_method(self.method_name).capabilities.recurrent:
+            return []
+        one_head = cast(Any, self.attention).state_shape(self.d_model // self.heads)
+        return [StateSpec(name="state", shape=(self.heads, *one_head), layout=STATE_LAYOUT)]
+
+    def _heads(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value ``[B, H, N, D]``."""
         if hidden_states.dim() != 3 or hidden_states.size(2) != self.d_model:
             raise ValueError(
                 f"hidden_states must be [batch, sequence, {self.d_model}], "
@@ -97,16 +132,17 @@ class MultiHeadAttention(nn.Module):
         query = self._project(tokens, 0, batch, length)
         key = self._project(tokens, 1, batch, length)
         value = self._project(tokens, 2, batch, length)
-        output: Tensor = self.attention(query, key, value, mask)
+        return query, key, value
+
+    def _joined(self, output: Tensor, mask: Optional[Tensor]) -> Tensor:
+        """``[B, N, M]`` of the heads' outputs ``[B, H, N, E]``."""
+        batch = output.size(0)
+        length = output.size(2)
         # A copy, as reshape makes one too: but it asks first whether the length is 1.
         output = output.transpose(1, 2).clone(memory_format=torch.contiguous_format)
         tokens = output.reshape(batch * length, self.d_model)
         output = self.out_proj(tokens).reshape(batch, length, self.d_model)
-        if mask is not None:
-            # The bias of out_proj would make an all-masked sequence non-zero.
-            empty = torch.logical_not(torch.any(mask, dim=-1, keepdim=True)).unsqueeze(-1)
-            output = output.masked_fill(empty, 0.0)
-        return output
+        return zero_where_empty(output, mask)
 
     def _project(self, tokens: Tensor, part: int, batch: int, length: int) -> Tensor:
         """Heads ``[B, H, N, D]`` of the query (0), key (1) or value (2) of ``tokens [B N, M]``."""

@@ -79,6 +79,17 @@ def zero_masked(x: Tensor, column: Optional[Tensor]) -> Tensor:
     return torch.where(torch.logical_not(column), x.new_zeros([]), x)
 
 
+def zero_where_empty(output: Tensor, mask: Optional[Tensor]) -> Tensor:
+    """``output [B, N, M]`` with zeros for sequences that have no real token.
+
+    The bias of a projection would make them something else.
+    """
+    if mask is None:
+        return output
+    empty = torch.logical_not(torch.any(mask, dim=-1, keepdim=True)).unsqueeze(-1)
+    return output.masked_fill(empty, 0.0)
+
+
 def check_heads(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Raise ValueError unless the three tensors fit together."""
     if query.dim() < 2 or query.dim() > 4:

@@ -54,7 +54,7 @@ class Inputs:
     def tokens(self, start: int, end: int, state: Tensor | None = None) -> "Inputs":
         """The tokens from ``start`` up to ``end``, from another state."""
         cut: dict[str, Any] = {
-            name: None if tensor is None or name == "state" else tensor[:, :, start:end]
+            name: None if tensor is None or name == "state" else tensor[:, start:end]
             for name, tensor in self.by_name().items()
         }
         return Inputs(**cut | {"state": self.state if state is None else state})
@@ -76,14 +76,14 @@ def draw(
         return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
     most = max(heads)
-    gates = {"": None, "head": normal(B, most, length), "channel": normal(B, most, length, D)}
+    gates = {"": None, "head": normal(B, length, most), "channel": normal(B, length, most, D)}
     gate = gates[rule.decay]
     return Inputs(
-        query=normal(B, heads[0], length, D),
-        key=torch.nn.functional.normalize(normal(B, heads[1], length, D), dim=-1),
-        value=normal(B, heads[2], length, E),
+        query=normal(B, length, heads[0], D),
+        key=torch.nn.functional.normalize(normal(B, length, heads[1], D), dim=-1),
+        value=normal(B, length, heads[2], E),
         decay=None if gate is None else strength * torch.nn.functional.logsigmoid(3 * gate),
-        beta=torch.sigmoid(normal(B, most, length)) if rule.delta else None,
+        beta=torch.sigmoid(normal(B, length, most)) if rule.delta else None,
         state=normal(B, most, D, E),
     )
 

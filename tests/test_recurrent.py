@@ -19,13 +19,13 @@ LENGTHS = (1, 2, 63, 64, 65, 257)
 
 def stepped(x: Inputs) -> tuple[Tensor, Tensor]:
     state, outputs = x.state, []
-    for t in range(x.query.size(2)):
+    for t in range(x.query.size(1)):
         token = x.tokens(t, t + 1, state)
         output, state = step(
             token.query, token.key, token.value, state, token.decay, token.beta, SCALE
         )
         outputs.append(output)
-    return torch.cat(outputs, dim=2), state
+    return torch.cat(outputs, dim=1), state
 
 
 @each_rule
@@ -67,7 +67,7 @@ def test_any_split_into_pieces_gives_the_whole(rule: Rule, cuts: tuple[int, ...]
     for start, end in itertools.pairwise((0, *cuts, 200)):
         output, state = chunked(**x.tokens(start, end, state).by_name(), scale=SCALE)
         outputs.append(output)
-    assert error(torch.cat(outputs, dim=2), expected) < EXACT
+    assert error(torch.cat(outputs, dim=1), expected) < EXACT
     assert error(state, last) < EXACT
 
 
@@ -88,14 +88,14 @@ def test_a_later_token_changes_no_byte_of_an_earlier_output(rule: Rule, place: i
     other = {
         name: tensor
         if tensor is None or name == "state"
-        else torch.cat((tensor[:, :, :place], 1 - later.by_name()[name][:, :, place:]), dim=2)
+        else torch.cat((tensor[:, :place], 1 - later.by_name()[name][:, place:]), dim=1)
         for name, tensor in x.by_name().items()
     }
     if other["decay"] is not None:
         other["decay"] = other["decay"].clamp(max=0)
     after, _ = chunked(**other, scale=SCALE)
-    assert torch.equal(before[:, :, :place], after[:, :, :place])
-    assert not torch.equal(before[:, :, place:], after[:, :, place:])
+    assert torch.equal(before[:, :place], after[:, :place])
+    assert not torch.equal(before[:, place:], after[:, place:])
 
 
 @each_rule
@@ -110,13 +110,13 @@ def test_neutral_tokens_are_padding(rule: Rule, side: str) -> None:
             padded[name] = tensor
             continue
         shape = list(tensor.shape)
-        shape[2] = pad
+        shape[1] = pad
         # Neutral: nothing is written, nothing decays; queries and values may hold anything.
         filler = torch.zeros(shape) if name in ("key", "decay", "beta") else torch.full(shape, 7.0)
         parts = (filler.double(), tensor) if side == "left" else (tensor, filler.double())
-        padded[name] = torch.cat(parts, dim=2)
+        padded[name] = torch.cat(parts, dim=1)
     output, state = chunked(**padded, scale=SCALE)
-    kept = output[:, :, pad:] if side == "left" else output[:, :, :-pad]
+    kept = output[:, pad:] if side == "left" else output[:, :-pad]
     assert error(kept, expected) < EXACT
     assert error(state, last) < EXACT
 
@@ -126,9 +126,9 @@ def test_neutral_tokens_are_padding(rule: Rule, side: str) -> None:
 def test_heads_are_shared_by_neighbours(rule: Rule, heads: tuple[int, int, int]) -> None:
     x = draw(rule, 70, heads=heads)
     whole = x.changed(
-        query=x.query.repeat_interleave(H // heads[0], dim=1),
-        key=x.key.repeat_interleave(H // heads[1], dim=1),
-        value=x.value.repeat_interleave(H // heads[2], dim=1),
+        query=x.query.repeat_interleave(H // heads[0], dim=2),
+        key=x.key.repeat_interleave(H // heads[1], dim=2),
+        value=x.value.repeat_interleave(H // heads[2], dim=2),
     )
     expected, last = recurrent_oracle(**whole.by_name(), scale=SCALE)
     for output, state in (chunked(**x.by_name(), scale=SCALE), stepped(x)):
@@ -170,19 +170,19 @@ def test_the_inverse_of_keys_that_resemble_each_other() -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "says"),
     [
-        ({"query": torch.zeros(2, 3, 8, 6)}, ValueError, "must divide the largest"),
-        ({"query": torch.zeros(2, 4, 8, 7)}, ValueError, "same width"),
+        ({"query": torch.zeros(2, 8, 3, 6)}, ValueError, "must divide the largest"),
+        ({"query": torch.zeros(2, 8, 4, 7)}, ValueError, "same width"),
         (
-            {name: torch.zeros(2, 4, 0, 6) for name in ("query", "key", "value")},
+            {name: torch.zeros(2, 0, 4, 6) for name in ("query", "key", "value")},
             ValueError,
             "at least one token",
         ),
-        ({"query": torch.zeros(3, 4, 8, 6)}, ValueError, "same batch"),
-        ({"value": torch.zeros(2, 4, 9, 5)}, ValueError, "same number of tokens"),
-        ({"value": torch.zeros(2, 8, 5)}, ValueError, r"\[B, H, N, D\]"),
-        ({"decay": torch.zeros(2, 4, 8, 3)}, ValueError, "as wide as the keys, 6"),
-        ({"decay": torch.zeros(2, 4)}, ValueError, r"decay must be \[B, H, N\] or"),
-        ({"beta": torch.zeros(2, 4, 9)}, ValueError, "beta must have the batch and tokens"),
+        ({"query": torch.zeros(3, 8, 4, 6)}, ValueError, "same batch"),
+        ({"value": torch.zeros(2, 9, 4, 5)}, ValueError, "same number of tokens"),
+        ({"value": torch.zeros(2, 8, 5)}, ValueError, r"\[B, N, H, D\]"),
+        ({"decay": torch.zeros(2, 8, 4, 3)}, ValueError, "as wide as the keys, 6"),
+        ({"decay": torch.zeros(2, 4)}, ValueError, r"decay must be \[B, N, H\] or"),
+        ({"beta": torch.zeros(2, 9, 4)}, ValueError, "beta must have the batch and tokens"),
         ({"state": torch.zeros(2, 4, 5, 6)}, ValueError, r"state must be .* = \[2, 4, 6, 5\]"),
         ({"state": torch.zeros(1, 4, 6, 5)}, ValueError, "state must be"),
         ({"state": torch.zeros(2, 4, 6, 5).half()}, TypeError, "state must be float32"),

@@ -36,7 +36,7 @@ def test_every_format_takes_every_length(rule: Rule, tmp_path: Path) -> None:
     example = draw(rule, CAPTURED).to(torch.float32)
     batch, sequence = Dim("batch", min=1, max=8), Dim("sequence", min=1, max=4096)
     axes = {
-        name: None if tensor is None else {0: batch} if name == "state" else {0: batch, 2: sequence}
+        name: None if tensor is None else {0: batch} if name == "state" else {0: batch, 1: sequence}
         for name, tensor in example.by_name().items()
     }
     module = Recurrence()

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Optional
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from linattn.causal import ONE_HEAD, causal_sums, check_same_tokens
+from linattn.causal import ONE_HEAD, CausalAttention
 from linattn.contract import Capabilities, Method
 from linattn.kernel import kernel_oracle
 from linattn.methods.elu import EluConfig, phi
-from linattn.numerics import check_heads, column_mask, elu_plus_one, widen
+from linattn.numerics import elu_plus_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def oracle(
     )
 
 
-class CausalEluAttention(nn.Module):
+class CausalEluAttention(CausalAttention):
     """See the head of this file; shapes as in :mod:`linattn.contract`."""
 
     def __init__(self, config: Any) -> None:
@@ -51,19 +51,13 @@ class CausalEluAttention(nn.Module):
         self.normalize: bool = config.normalize
         self.eps = float(config.eps)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
-    ) -> Tensor:
-        """Attend; see :mod:`linattn.contract` for shapes."""
-        check_heads(query, key, value)
-        check_same_tokens(query, key)
-        column = column_mask(mask, key) if mask is not None else None
-        output, total = causal_sums(
-            elu_plus_one(widen(query)), elu_plus_one(widen(key)), widen(value), column
-        )
-        if self.normalize:
-            output = output / (total + self.eps)
-        return output.to(query.dtype)
+    def features(self, x: Tensor) -> Tensor:
+        """elu(x) + 1."""
+        return elu_plus_one(x)
+
+    def divided(self, numerator: Tensor, denominator: Tensor) -> Tensor:
+        """The output."""
+        return numerator / (denominator + self.eps) if self.normalize else numerator
 
 
 METHOD = Method(
@@ -75,7 +69,11 @@ METHOD = Method(
     module=CausalEluAttention,
     oracle=oracle,
     capabilities=Capabilities(
-        cost="linear", cross_attention=False, permutation_equivariant=False, causal=True
+        cost="linear",
+        cross_attention=False,
+        permutation_equivariant=False,
+        causal=True,
+        recurrent=True,
     ),
     limits=ONE_HEAD,
 )

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from linattn.causal import ONE_HEAD, causal_sums, check_same_tokens
+from linattn.causal import ONE_HEAD, CausalAttention
 from linattn.contract import Capabilities, Method
 from linattn.kernel import kernel_oracle
 from linattn.methods.relu import ReluConfig
-from linattn.numerics import check_heads, column_mask, widen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ def oracle(
     return kernel_oracle(phi_query, phi_key, value, mask, True, config.eps, causal=True)
 
 
-class CausalReluAttention(nn.Module):
+class CausalReluAttention(CausalAttention):
     """See the head of this file; shapes as in :mod:`linattn.contract`."""
 
     def __init__(self, config: Any) -> None:
@@ -50,17 +49,13 @@ class CausalReluAttention(nn.Module):
         self.config = config
         self.eps = float(config.eps)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
-    ) -> Tensor:
-        """Attend; see :mod:`linattn.contract` for shapes."""
-        check_heads(query, key, value)
-        check_same_tokens(query, key)
-        column = column_mask(mask, key) if mask is not None else None
-        output, total = causal_sums(
-            torch.relu(widen(query)), torch.relu(widen(key)), widen(value), column
-        )
-        return (output / (total + self.eps)).to(query.dtype)
+    def features(self, x: Tensor) -> Tensor:
+        """relu(x)."""
+        return torch.relu(x)
+
+    def divided(self, numerator: Tensor, denominator: Tensor) -> Tensor:
+        """The output."""
+        return numerator / (denominator + self.eps)
 
 
 METHOD = Method(
@@ -72,7 +67,11 @@ METHOD = Method(
     module=CausalReluAttention,
     oracle=oracle,
     capabilities=Capabilities(
-        cost="linear", cross_attention=False, permutation_equivariant=False, causal=True
+        cost="linear",
+        cross_attention=False,
+        permutation_equivariant=False,
+        causal=True,
+        recurrent=True,
     ),
     limits=ONE_HEAD,
 )

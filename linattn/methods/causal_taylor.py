@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from linattn.causal import ONE_HEAD, causal_sums, check_same_tokens
+from linattn.causal import ONE_HEAD, CausalAttention
 from linattn.contract import Capabilities, Method
 from linattn.methods.taylor import TaylorConfig, taylor_oracle
-from linattn.numerics import check_heads, column_mask, unit_rows, widen
+from linattn.numerics import unit_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def oracle(
     return taylor_oracle(query, key, value, mask, config, causal=True)
 
 
-class CausalTaylorAttention(nn.Module):
+class CausalTaylorAttention(CausalAttention):
     """See the head of this file; shapes as in :mod:`linattn.contract`."""
 
     def __init__(self, config: Any) -> None:
@@ -50,21 +50,13 @@ class CausalTaylorAttention(nn.Module):
         self.norm_eps = float(config.norm_eps)
         self.eps = float(config.eps)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
-    ) -> Tensor:
-        """Attend; see :mod:`linattn.contract` for shapes."""
-        check_heads(query, key, value)
-        check_same_tokens(query, key)
-        column = column_mask(mask, key) if mask is not None else None
-        output, total = causal_sums(
-            self.features(widen(query)), self.features(widen(key)), widen(value), column
-        )
-        return (output / torch.clamp(total, min=self.eps)).to(query.dtype)
-
     def features(self, x: Tensor) -> Tensor:
         """``[1, x']``."""
         return torch.cat((torch.ones_like(x[..., :1]), unit_rows(x, self.norm_eps)), dim=-1)
+
+    def divided(self, numerator: Tensor, denominator: Tensor) -> Tensor:
+        """The output."""
+        return numerator / torch.clamp(denominator, min=self.eps)
 
 
 METHOD = Method(
@@ -76,7 +68,11 @@ METHOD = Method(
     module=CausalTaylorAttention,
     oracle=oracle,
     capabilities=Capabilities(
-        cost="linear", cross_attention=False, permutation_equivariant=False, causal=True
+        cost="linear",
+        cross_attention=False,
+        permutation_equivariant=False,
+        causal=True,
+        recurrent=True,
     ),
     limits=ONE_HEAD,
 )

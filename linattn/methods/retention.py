@@ -19,10 +19,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
-from linattn.causal import ONE_HEAD, check_same_tokens, with_heads
+from linattn.causal import ONE_HEAD, check_same_tokens, head_major, token_major
 from linattn.contract import Capabilities, Method, MethodError
 from linattn.numerics import check_heads, column_mask, widen, zero_masked
-from linattn.recurrent import chunked
+from linattn.recurrent import recurrence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,26 +75,46 @@ class Retention(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor] = None
     ) -> Tensor:
         """Attend; see :mod:`linattn.contract` for shapes."""
+        output, _ = self.advance(query, key, value, mask, None, False)
+        return output
+
+    def advance(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Optional[Tensor],
+        state: Optional[Tensor],
+        one_token: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend from a state ``[B, H, D, E]``; see linattn.causal.CausalAttention."""
         check_heads(query, key, value)
         check_same_tokens(query, key)
         dtype = query.dtype
         query, key, value = widen(query), widen(key), widen(value)
         column = column_mask(mask, key) if mask is not None else None
-        key = with_heads(zero_masked(key, column))
-        place = key.new_ones([key.size(1)]).cumsum(0)  # h + 1
-        rate = torch.log1p(-torch.exp2(-4.0 - place)).unsqueeze(-1)
+        key = token_major(zero_masked(key, column))
+        place = key.new_ones([key.size(2)]).cumsum(0)  # h + 1
+        rate = torch.log1p(-torch.exp2(-4.0 - place))
         decay = zero_masked(torch.ones_like(query[..., :1]), column)
-        output, _ = chunked(
-            with_heads(query),
+        output, last = recurrence(
+            token_major(query),
             key,
-            with_heads(zero_masked(value, column)),
-            decay=with_heads(decay).squeeze(-1) * rate,
-            scale=1.0 / math.sqrt(query.size(-1)),
+            token_major(zero_masked(value, column)),
+            token_major(decay).squeeze(-1) * rate,
+            None,
+            state,
+            1.0 / math.sqrt(query.size(-1)),
+            one_token,
         )
-        output = output.reshape(value.shape)
+        output = head_major(output).reshape(value.shape)
         if self.normalize:
             output = output * torch.rsqrt(output.square().mean(dim=-1, keepdim=True) + self.eps)
-        return output.to(dtype)
+        return output.to(dtype), last
+
+    def state_shape(self, width: int) -> tuple[int, int]:
+        """Of one head, for queries, keys and values of ``width``."""
+        return width, width
 
 
 METHOD = Method(
@@ -110,6 +130,7 @@ METHOD = Method(
         cross_attention=False,
         permutation_equivariant=False,
         causal=True,
+        recurrent=True,
         divides_rows=True,
     ),
     limits=ONE_HEAD,

@@ -2,6 +2,7 @@
 
 from linattn.recurrent.chunk import chunked
 from linattn.recurrent.oracle import recurrent_oracle
+from linattn.recurrent.run import recurrence
 from linattn.recurrent.step import step
 
-__all__ = ["chunked", "recurrent_oracle", "step"]
+__all__ = ["chunked", "recurrence", "recurrent_oracle", "step"]

@@ -38,19 +38,19 @@ def chunked(
     Heads may differ in number; each must divide the largest, H.
 
     Args:
-        query: ``[B, Hq, N, D]``.
-        key: ``[B, Hk, N, D]``; of unit length for the delta rules, which diverge otherwise.
-        value: ``[B, Hv, N, E]``.
-        decay: log of what is kept, finite and at most 0: ``[B, H, N]``, or ``[B, H, N, D]`` for
+        query: ``[B, N, Hq, D]``: token-major, as a projection leaves them.
+        key: ``[B, N, Hk, D]``; of unit length for the delta rules, which diverge otherwise.
+        value: ``[B, N, Hv, E]``.
+        decay: log of what is kept, finite and at most 0: ``[B, N, H]``, or ``[B, N, H, D]`` for
             each channel.
-        beta: how much of the error a token corrects, 0 to 1: ``[B, H, N]``; selects a delta rule.
+        beta: how much of the error a token corrects, 0 to 1: ``[B, N, H]``; selects a delta rule.
         state: ``[B, H, D, E]`` in float32, or None for zeros.
         scale: of the queries.
 
     A token with key 0 (for delta rules: beta 0) and decay 0 leaves the state as it was: padding.
 
     Returns:
-        Output ``[B, H, N, E]`` in the dtype of the query, state ``[B, H, D, E]`` in float32.
+        Output ``[B, N, H, E]`` in the dtype of the query, state ``[B, H, D, E]`` in float32.
 
     Raises:
         ValueError: shapes that do not fit together.
@@ -58,7 +58,7 @@ def chunked(
     """
     dtype = query.dtype
     query, key, value, decay, beta = grouped(query, key, value, decay, beta)
-    batch, heads, length, width = query.shape
+    batch, length, heads, width = query.shape
     if state is None:
         state = query.new_zeros([batch, heads, width, value.size(-1)])
     check_state(state, query, value)
@@ -92,21 +92,21 @@ def chunked(
         before, last = states(state, torch.matmul(ends, written), identity - forget)
         v = written - torch.matmul(recalls, before)
     output = torch.matmul(from_state, before) + torch.matmul(own, v)
-    output = output.permute(1, 2, 0, 3, 4).clone(memory_format=torch.contiguous_format)
+    output = output.permute(1, 0, 3, 2, 4).clone(memory_format=torch.contiguous_format)
     # Cut by padding with less than nothing: of a slice torch.export cannot tell that it is N long.
-    output = output.flatten(0, 1).flatten(1, 2)
+    output = output.flatten(3, 4).flatten(1, 2)
     output = torch.nn.functional.pad(output, [0, 0, 0, length - output.size(1)])
-    return torch.unflatten(output, 0, [batch, heads]).to(dtype), last
+    return torch.unflatten(output, 2, [heads, value.size(-1)]).to(dtype), last
 
 
 def _chunks(x: Tensor, size: int = CHUNK) -> Tensor:
-    """``[B, H, N, D]`` as ``[chunks, B, H, C, D]``, with zeros in place of tokens that are not."""
-    chunks = (x.size(2) + size - 1) // size
-    batch, heads = x.size(0), x.size(1)
+    """``[B, N, H, D]`` as ``[chunks, B, H, C, D]``, with zeros in place of tokens that are not."""
+    chunks = (x.size(1) + size - 1) // size
+    batch, heads, width = x.size(0), x.size(2), x.size(3)
     # With one axis for both: pad asks of four axes how they lie in memory, and so whether N is 1.
-    x = x.clone(memory_format=torch.contiguous_format).flatten(0, 1)
+    x = x.clone(memory_format=torch.contiguous_format).flatten(2, 3)
     x = torch.nn.functional.pad(x, [0, 0, 0, chunks * size - x.size(1)])
-    x = x.reshape(batch, heads, chunks, size, x.size(2)).permute(2, 0, 1, 3, 4)
+    x = x.reshape(batch, chunks, size, heads, width).permute(1, 0, 3, 2, 4)
     return x.clone(memory_format=torch.contiguous_format)
 
 

@@ -23,7 +23,7 @@ def grouped(
         ValueError: the shapes do not fit together; see :func:`linattn.recurrent.chunked`.
     """
     check(query, key, value, decay, beta)
-    heads = max(query.size(1), key.size(1), value.size(1))
+    heads = max(query.size(2), key.size(2), value.size(2))
     if decay is not None:
         decay = _repeated(widen(decay), heads)
     if beta is not None:
@@ -38,14 +38,14 @@ def grouped(
 
 
 def per_channel(decay: Tensor) -> Tensor:
-    """``[B, H, N, 1]`` of a decay for each head, ``[B, H, N, D]`` as it is."""
+    """``[B, N, H, 1]`` of a decay for each head, ``[B, N, H, D]`` as it is."""
     return decay.unsqueeze(-1) if decay.dim() == 3 else decay
 
 
 def _repeated(x: Tensor, heads: int) -> Tensor:
-    if x.size(1) == heads:
+    if x.size(2) == heads:
         return x
-    return x.repeat_interleave(heads // x.size(1), dim=1)
+    return x.repeat_interleave(heads // x.size(2), dim=2)
 
 
 def check(
@@ -58,7 +58,7 @@ def check(
     """Raise ValueError unless the tensors fit together."""
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise ValueError(
-            "query, key and value must be [B, H, N, D], "
+            "query, key and value must be [B, N, H, D], "
             f"got {query.shape}, {key.shape} and {value.shape}"
         )
     if query.size(3) != key.size(3):
@@ -70,15 +70,15 @@ def check(
             "query, key and value must have the same batch, "
             f"got {query.shape}, {key.shape} and {value.shape}"
         )
-    if key.size(2) != query.size(2) or value.size(2) != query.size(2):
+    if key.size(1) != query.size(1) or value.size(1) != query.size(1):
         raise ValueError(
             "query, key and value must have the same number of tokens, "
             f"got {query.shape}, {key.shape} and {value.shape}"
         )
-    if query.size(2) < 1:
+    if query.size(1) < 1:
         raise ValueError(f"there must be at least one token, got query {query.shape}")
-    heads = max(query.size(1), key.size(1), value.size(1))
-    if heads % query.size(1) or heads % key.size(1) or heads % value.size(1):
+    heads = max(query.size(2), key.size(2), value.size(2))
+    if heads % query.size(2) or heads % key.size(2) or heads % value.size(2):
         raise ValueError(
             "the heads of query, key and value must divide the largest of them, "
             f"got {query.size(1)}, {key.size(1)} and {value.size(1)}"
@@ -97,9 +97,9 @@ def check(
 def _check_gate(name: str, gate: Tensor, query: Tensor, heads: int, axes: int) -> None:
     if gate.dim() != 3 and gate.dim() != axes:
         raise ValueError(
-            f"{name} must be [B, H, N]{' or [B, H, N, D]' if axes == 4 else ''}, got {gate.shape}"
+            f"{name} must be [B, N, H]{' or [B, N, H, D]' if axes == 4 else ''}, got {gate.shape}"
         )
-    if gate.size(0) != query.size(0) or gate.size(2) != query.size(2) or heads % gate.size(1):
+    if gate.size(0) != query.size(0) or gate.size(1) != query.size(1) or heads % gate.size(2):
         raise ValueError(
             f"{name} must have the batch and tokens of the query {query.shape} and a number of "
             f"heads that divides {heads}, got {gate.shape}"
@@ -108,7 +108,7 @@ def _check_gate(name: str, gate: Tensor, query: Tensor, heads: int, axes: int) -
 
 def check_state(state: Tensor, query: Tensor, value: Tensor) -> None:
     """Raise ValueError unless ``state`` is ``[B, H, D, E]`` of grouped queries and values."""
-    expected = [query.size(0), query.size(1), query.size(3), value.size(3)]
+    expected = [query.size(0), query.size(2), query.size(3), value.size(3)]
     if list(state.shape) != expected:
         raise ValueError(
             f"state must be [B, H, D, E] = {expected}, got {list(state.shape)}; start with zeros, "

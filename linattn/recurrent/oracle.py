@@ -36,17 +36,17 @@ def recurrent_oracle(
 ) -> tuple[Tensor, Tensor]:
     """Run the definition; shapes as in :func:`linattn.recurrent.chunked`. Run it in float64."""
     query, key, value, decay, beta = grouped(query, key, value, decay, beta)
-    batch, heads, length, width = query.shape
+    batch, length, heads, width = query.shape
     if state is None:
         state = query.new_zeros(batch, heads, width, value.size(-1))
     outputs = []
     for t in range(length):
         if decay is not None:
-            state = torch.exp(per_channel(decay)[:, :, t]).unsqueeze(-1) * state
-        written = value[:, :, t]
+            state = torch.exp(per_channel(decay)[:, t]).unsqueeze(-1) * state
+        written = value[:, t]
         if beta is not None:
-            recalled = torch.einsum("bhde,bhd->bhe", state, key[:, :, t])
-            written = beta[:, :, t].unsqueeze(-1) * (written - recalled)
-        state = state + torch.einsum("bhd,bhe->bhde", key[:, :, t], written)
-        outputs.append(scale * torch.einsum("bhde,bhd->bhe", state, query[:, :, t]))
-    return torch.stack(outputs, dim=2), state
+            recalled = torch.einsum("bhde,bhd->bhe", state, key[:, t])
+            written = beta[:, t].unsqueeze(-1) * (written - recalled)
+        state = state + torch.einsum("bhd,bhe->bhde", key[:, t], written)
+        outputs.append(scale * torch.einsum("bhde,bhd->bhe", state, query[:, t]))
+    return torch.stack(outputs, dim=1), state

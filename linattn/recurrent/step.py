@@ -24,16 +24,19 @@ def step(
         TypeError: a state in half precision.
     """
     dtype = query.dtype
-    if query.dim() == 4 and query.size(2) != 1:
+    if query.dim() == 4 and query.size(1) != 1:
         raise ValueError(
-            f"step takes one token, got {query.size(2)}; run chunked on several, then go on from "
+            f"step takes one token, got {query.size(1)}; run chunked on several, then go on from "
             "the state that it returns"
         )
     query, key, value, decay, beta = grouped(query, key, value, decay, beta)
     check_state(state, query, value)
     if decay is not None:
-        state = torch.exp(per_channel(decay)).transpose(-1, -2) * state
+        state = torch.exp(per_channel(decay)).squeeze(1).unsqueeze(-1) * state
+    # [B, 1, H, D] as [B, H, 1, D]: the same numbers, in the same places.
+    key, value = key.transpose(1, 2), value.transpose(1, 2)
     if beta is not None:
-        value = beta.unsqueeze(-1) * (value - torch.matmul(key, state))
+        value = beta.transpose(1, 2).unsqueeze(-1) * (value - torch.matmul(key, state))
     state = state + key.transpose(-1, -2) * value
-    return (torch.matmul(query, state) * scale).to(dtype), state
+    output = torch.matmul(query.transpose(1, 2), state) * scale
+    return output.transpose(1, 2).to(dtype), state
