@@ -16,20 +16,28 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
-from linattn.contract import Capabilities, Method, MethodError
+from linattn.contract import Capabilities, LayerMethod, Method, MethodError, StateSpec
 from linattn.fixed_length import at_length
+from linattn.layer import NAMES, attention_layer, record_of
+from linattn.layers import LAYERS
 from linattn.methods import BIDIRECTIONAL, METHODS, method
 from linattn.multihead import MultiHeadAttention
 from linattn.torch_compat import TorchSelfAttention
 
 __all__ = [
     "BIDIRECTIONAL",
+    "LAYERS",
     "METHODS",
+    "NAMES",
     "Capabilities",
+    "LayerMethod",
     "Method",
     "MethodError",
     "MultiHeadAttention",
+    "StateSpec",
     "TorchSelfAttention",
     "at_length",
+    "attention_layer",
     "method",
+    "record_of",
 ]

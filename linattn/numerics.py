@@ -124,3 +124,18 @@ def lower_masked(x: Tensor, kept: Tensor) -> Tensor:
     zero once the masked values are zero.
     """
     return x.masked_fill(torch.logical_not(kept), -3.4028234663852886e38)
+
+
+def unit_keys(x: Tensor, eps: float) -> Tensor:
+    """Rows times ``rsqrt(sum(x^2) + eps)``: what the delta rules' public models do to keys."""
+    return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + eps)
+
+
+def rms_rows(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Rows divided by their root mean square, times ``weight``; Zhang 2019, arXiv 1910.07467."""
+    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+
+
+def by_head(x: Tensor, heads: int) -> Tensor:
+    """``[.., H D]`` as ``[.., H, D]``."""
+    return torch.unflatten(x, -1, [heads, x.size(-1) // heads])
