@@ -113,7 +113,7 @@ def runs_of(subject: Subject, seeds: int) -> Iterator[Run]:
                     )
                     expected = run_double(reference, inputs)
                     eager_error = error_of(eager(inputs).numpy(), expected)
-                    sensitivity = sensitivity_of(perturbed, inputs, expected, subject.dtype)
+                    sensitivity = sensitivity_of(perturbed, inputs, expected)
                     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
                     for name, session in opened:
                         got = session.run(arrays)["output"]
@@ -154,7 +154,7 @@ def smallest_faults(subject: Subject, part: int) -> dict[int, float]:
         inputs = draw(subject.inputs, sizes, family="normal", dtype=subject.dtype, seed=0)
         expected = run_double(reference, inputs)
         eager_error = error_of(eager(inputs).numpy(), expected)
-        sensitivity = sensitivity_of(perturbed, inputs, expected, subject.dtype)
+        sensitivity = sensitivity_of(perturbed, inputs, expected)
         rejected = float("inf")
         for delta in DELTAS:
             entry = copy.deepcopy(subject.entry())

@@ -139,3 +139,18 @@ def rms_rows(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def by_head(x: Tensor, heads: int) -> Tensor:
     """``[.., H D]`` as ``[.., H, D]``."""
     return torch.unflatten(x, -1, [heads, x.size(-1) // heads])
+
+
+def logistic(x: Tensor) -> Tensor:
+    """The sigmoid, exact to rounding at both ends.
+
+    ONNX Runtime's own ends near 1.5e-8 for whatever lies below -18; a row of such values that is
+    then divided by its size is wrong by as much as it is large.
+    """
+    small = torch.exp(-torch.abs(x))
+    return torch.where(x < 0, small, torch.ones_like(small)) / (1.0 + small)
+
+
+def silu(x: Tensor) -> Tensor:
+    """``x`` times its sigmoid; see :func:`logistic`."""
+    return x * logistic(x)

@@ -33,7 +33,7 @@ def test_nearby_inputs_differ_by_a_few_units_and_keep_zeros_and_masks() -> None:
         "zero": torch.zeros(4),
         "mask": torch.tensor([True, False]),
     }
-    first, second = (nearby_inputs(inputs, torch.float32, run) for run in (0, 1))
+    first, second = (nearby_inputs(inputs, run) for run in (0, 1))
     assert first["x"].dtype == torch.float32
     moved = (first["x"].double() / inputs["x"].double() - 1).abs().max() * 2**24
     assert 3 < moved <= 5, "four units, and what rounding to float32 adds"
@@ -58,7 +58,7 @@ def test_the_pack_holds_the_worst_of_all_runs_of_eager(hostile: bool, tmp_path: 
         seed=subject.seed, task=None, directions=subject.directions,
     )  # fmt: skip
     reference, eager = subject.double(), subject.eager()
-    nearby = [nearby_inputs(inputs, subject.dtype, run) for run in range(8)]
+    nearby = [nearby_inputs(inputs, run) for run in range(8)]
     errors = [error_of(eager(x).numpy(), run_double(reference, x)).row for x in (inputs, *nearby)]
     assert max(errors) > 1.2 * errors[0], "this input would not show it"
     index = write_golden(subject, tmp_path / "pack", [plan(2, hostile=hostile)])

@@ -12,8 +12,8 @@ from linattn_runtime_checks.report.model import Report
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMAS: dict[str, type[BaseModel]] = {
-    "manifest-1.2.schema.json": Manifest,
-    "report-1.2.schema.json": Report,
+    "manifest-1.3.schema.json": Manifest,
+    "report-1.3.schema.json": Report,
 }
 
 

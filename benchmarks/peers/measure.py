@@ -49,7 +49,8 @@ def right_outputs(subject: Subject, path: Path) -> dict[str, Source]:
 
     def reversed_tokens(inputs: Inputs) -> Array:
         flipped = {name: inputs[name].flip(-2) for name in ("key", "value")}
-        return subject.eager()(inputs | flipped).numpy()
+        output: Array = subject.eager()(inputs | flipped).numpy()
+        return output
 
     found: dict[str, Source] = {"ONNX Runtime": in_onnx_runtime(subject, path)}
     if subject.model.name == "attention" and subject.method != "linformer" and not subject.mask:
@@ -76,7 +77,7 @@ class Bench:
         expected = run_double(self.reference, inputs)
         # As in a golden pack: one run moved by rounding is enough for a long sequence.
         runs = self.perturbed[: 1 if length > 1024 else 3]
-        sensitivity = sensitivity_of(runs, inputs, expected, subject.dtype)
+        sensitivity = sensitivity_of(runs, inputs, expected)
         return inputs, eager, expected, yardstick(error_of(eager, expected), sensitivity)
 
 

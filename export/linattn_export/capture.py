@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from linattn import METHODS
+from linattn import record_of
+from linattn.recurrent.operator import as_operator
 from linattn_export.inputs import draw
+from linattn_export.states import states_for
 from linattn_export.subject import Subject
-from linattn_export.variants import Variant
+from linattn_export.variants import PORTABLE, Variant
 from linattn_runtime_checks.errors import ExportError
 
 # What torch records about the user's source: paths of this machine, in every node.
@@ -31,6 +33,7 @@ def example_inputs(subject: Subject, variant: Variant) -> dict[str, Tensor]:
         dtype=subject.dtype,
         seed=subject.seed,
         task=subject.task,
+        states=states_for(subject, variant.captured),
     )
 
 
@@ -48,24 +51,29 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
         for name in ("batch", "sequence")
         if not variant.size(name).fixed
     }
-    dynamic = {
-        spec.name: {
+    dynamic = tuple(
+        {
             index: symbols[axis]
             for index, axis in enumerate(spec.axes)
             if isinstance(axis, str) and axis in symbols
         }
         for spec in subject.inputs
-    }
+    )
     arguments = tuple(example_inputs(subject, variant).values())
     try:
         with warnings.catch_warnings(), torch.no_grad():
             # torch.export trips over a pytree class that torch itself has deprecated.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-            chunks = METHODS[subject.method].capabilities.causal and not variant.sequence.fixed
-            with sizes_may_be_one() if chunks else contextlib.nullcontext():
+            one_node = variant.form != PORTABLE
+            causal = record_of(subject.method).capabilities.causal
+            chunks = causal and not variant.sequence.fixed and not one_node
+            with (
+                sizes_may_be_one() if chunks else contextlib.nullcontext(),
+                as_operator() if one_node else contextlib.nullcontext(),
+            ):
                 program = torch.export.export(entry, arguments, dynamic_shapes=dynamic)
     except Exception as error:
-        limits = METHODS[subject.method].limits.items()
+        limits = record_of(subject.method).limits.items()
         known = "".join(f"; known limit ({what}): {why}" for what, why in limits)
         raise ExportError(
             f"{subject.name} cannot be captured as {variant.name}: {_reason(error)}{known}"

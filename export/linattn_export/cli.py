@@ -63,6 +63,22 @@ def build(
     seed: Annotated[str, typer.Option(metavar="N", help="Of weights and inputs.")] = "0",
     opset: Annotated[str, typer.Option(metavar="N", help="ONNX opset, 17 to 23.")] = "18",
     dtype: Annotated[str, typer.Option(metavar="NAME", help="fp32 or fp16.")] = "fp32",
+    entry: Annotated[
+        Names,
+        typer.Option(
+            metavar="NAME", help="forward, prefill or step (repeat) [all that the method has]."
+        ),
+    ] = None,
+    onnx_form: Annotated[
+        Names,
+        typer.Option(
+            metavar="NAME", help="portable, ms, std27 or auto (repeat) [portable]: recurrence."
+        ),
+    ] = None,
+    min_ort: Annotated[
+        str | None,
+        typer.Option(metavar="RELEASE", help="Oldest ONNX Runtime that must load the files."),
+    ] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not judge (exit 5).")] = False,
     no_latency: Annotated[bool, typer.Option("--no-latency", help="Measure no latency.")] = False,
     runtime: Annotated[
@@ -110,6 +126,9 @@ def build(
         seed=whole("--seed", seed),
         opset=whole("--opset", opset),
         dtype=dtype,
+        entries=tuple(entry or ()),
+        onnx_forms=tuple(onnx_form or ("portable",)),
+        min_ort=min_ort,
         check=not no_check,
         latency=not no_latency,
         runtimes=tuple(runtime or ()),

@@ -180,11 +180,13 @@ def applicable(
     """The families, besides ``normal``, that make sense for a model with these inputs."""
     names = {spec.name for spec in inputs}
     sampled = any(spec.kind == "sample" for spec in inputs)
+    numbers = any(spec.kind in ("normal", "sample") for spec in inputs)
     return [
         family
         for family in FAMILIES.values()
         if family.name not in ("normal", "other-length")
         and (not family.mask or mask)
+        and (family.mask or numbers)
         and (not sampled or family.sampled or family.mask)
         and set(family.inputs) <= names
         and (not family.directed or family.name in directions)

@@ -10,17 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from linattn import METHODS
-from linattn_export.cases import CasePlan, plan_cases
+from linattn import record_of
+from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
 from linattn_export.fingerprints import fingerprints
 from linattn_export.inputs import draw
 from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
-from linattn_export.subject import Subject
+from linattn_export.states import states_for
+from linattn_export.stream import stream_of
+from linattn_export.subject import OUTPUT, Subject
 from linattn_export.variants import Variant
 from linattn_runtime_checks.reference import (
     Case,
     Known,
     ReferenceIndex,
+    Rounding,
     StoredError,
     TaskIndex,
     write_reference,
@@ -32,7 +35,6 @@ from linattn_runtime_checks.verdict import ZERO, Error, error_of
 _PERTURBED_RUNS_LONG, _LONG = 1, 1024
 # The longest case of a hostile family in --live has 3 x 96 tokens.
 _DRAWS, _MOST_TOKENS = 8, 288
-OUTPUT = "output"
 _FINGERPRINT_LENGTH = 17
 
 Inputs = dict[str, Tensor]
@@ -58,29 +60,35 @@ def write_golden(
     cases: list[Case] = []
     longest = subject.model.max_length(subject.module)
     dtype = str(subject.dtype).removeprefix("torch.")
+    names = list(subject.outputs)
     for plan in plan_cases(subject.variants, subject.families) if plans is None else plans:
         if longest is not None and plan.sequence > longest:
             continue  # no other length exists for it to refuse; the check says so
         inputs = _draw(subject, plan)
-        expected = run_double(reference, inputs)
-        eager_error = _eager_error(eager(inputs).numpy(), expected)
-        for run in range(_more_draws(plan, subject)):
-            near = nearby_inputs(inputs, subject.dtype, run)
-            another = _eager_error(eager(near).numpy(), run_double(reference, near))
-            if math.isfinite(another.row):
-                eager_error = eager_error.largest(another)
-        sensitivity = sensitivity_of(
-            subject.perturbed[: _runs(plan)], inputs, expected, subject.dtype
+        expected = run_outputs(reference, inputs, names)
+        refused = plan.family == OTHER_LENGTH  # by the live module too; nobody judges its output
+        eager_errors = (
+            dict.fromkeys(names, ZERO) if refused else _eager_errors(eager(inputs), expected)
         )
+        for run in range(0 if refused else _more_draws(plan, subject)):
+            near = nearby_inputs(inputs, run)
+            others = _eager_errors(eager(near), run_outputs(reference, near, names))
+            for name, another in others.items():
+                if math.isfinite(another.row):
+                    eager_errors[name] = eager_errors[name].largest(another)
+        moved = sensitivities(subject.perturbed[: _runs(plan)], inputs, expected)
         for name, tensor in inputs.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
-        tensors[f"{plan.name}/output/{OUTPUT}"] = expected
-        cases += _cases(plan, eager_error, sensitivity, "" if plans is None else "live-")
+        for name, output in expected.items():
+            tensors[f"{plan.name}/output/{name}"] = output
+        rounding = {name: _rounding(eager_errors[name], moved[name]) for name in names}
+        cases += _cases(plan, rounding, "" if plans is None else "live-")
     index = ReferenceIndex(
         dtype=dtype,
         cases=cases,
         task=_task(subject, tensors) if plans is None else None,
         origin=subject.origin,
+        stream=stream_of(subject, tensors) if plans is None else None,
         fingerprints={
             variant.name: known
             for variant in subject.variants
@@ -95,11 +103,28 @@ def write_golden(
     return index
 
 
-def _eager_error(actual: Any, expected: Any) -> Error:
-    """Infinite where eager gives NaN or infinity and float64 does not."""
-    if np.isfinite(actual).all() or not np.isfinite(expected).all():
-        return error_of(actual, expected)
-    return Error(row=math.inf, whole=math.inf)
+def _eager_errors(actual: Any, expected: Mapping[str, Any]) -> dict[str, Error]:
+    """Of each output; infinite where eager gives NaN or infinity and float64 does not."""
+    found = {}
+    for name, output in zip(expected, as_tuple(actual), strict=True):
+        mine, truth = output.numpy(), expected[name]
+        if np.isfinite(mine).all() or not np.isfinite(truth).all():
+            found[name] = error_of(mine, truth)
+        else:
+            found[name] = Error(row=math.inf, whole=math.inf)
+    return found
+
+
+def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
+    """What a module returned, one tensor or several."""
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+
+
+def _rounding(eager: Error, sensitivity: Error) -> Rounding:
+    return Rounding(
+        eager_error=StoredError(row=eager.row, whole=eager.whole),
+        sensitivity=StoredError(row=sensitivity.row, whole=sensitivity.whole),
+    )
 
 
 def _more_draws(plan: CasePlan, subject: Subject) -> int:
@@ -111,7 +136,7 @@ def _more_draws(plan: CasePlan, subject: Subject) -> int:
     was seen to be 16 times too good. A method that divides each row by its size makes such rows of
     usual inputs too.
     """
-    lucky = plan.hostile or METHODS[subject.method].capabilities.divides_rows
+    lucky = plan.hostile or record_of(subject.method).capabilities.divides_rows
     return _DRAWS if lucky and plan.stored * plan.sequence <= _MOST_TOKENS else 0
 
 
@@ -119,44 +144,57 @@ def _runs(plan: CasePlan) -> int:
     return _PERTURBED_RUNS_LONG if plan.sequence > _LONG else PERTURBED_RUNS
 
 
-def sensitivity_of(
-    perturbed: Sequence[nn.Module], inputs: Inputs, expected: Any, dtype: torch.dtype
-) -> Error:
-    """The largest change of the float64 output among modules and inputs moved by rounding.
+def sensitivity_of(perturbed: Sequence[nn.Module], inputs: Inputs, expected: Any) -> Error:
+    """As :func:`sensitivities`, of a module with one output."""
+    return sensitivities(perturbed, inputs, {OUTPUT: expected})[OUTPUT]
+
+
+def sensitivities(
+    perturbed: Sequence[nn.Module], inputs: Inputs, expected: Mapping[str, Any]
+) -> dict[str, Error]:
+    """The largest change of each float64 output among modules and inputs moved by rounding.
 
     Args:
-        perturbed: float64 modules from :func:`moved`.
+        perturbed: float64 modules from :func:`linattn_export.perturb.moved`.
         inputs: as the artifact takes them.
-        expected: the float64 output that was not moved.
-        dtype: whose rounding unit the inputs move by.
+        expected: the float64 outputs that were not moved.
     """
-    found = ZERO
+    found = dict.fromkeys(expected, ZERO)
     for run, module in enumerate(perturbed):
-        other = run_double(module, moved_inputs(inputs, dtype, run))
-        found = found.largest(error_of(other, expected))
+        other = run_outputs(module, moved_inputs(inputs, run), list(expected))
+        for name, truth in expected.items():
+            found[name] = found[name].largest(error_of(other[name], truth))
     return found
 
 
-def run_double(module: nn.Module, inputs: Inputs) -> Any:
-    """The output of a float64 module for inputs of any floating dtype, as numpy."""
+def run_outputs(module: nn.Module, inputs: Inputs, names: Sequence[str]) -> dict[str, Any]:
+    """The outputs of a float64 module for inputs of any floating dtype, as numpy, by name."""
     with torch.no_grad():
         wide = (t.double() if t.is_floating_point() else t for t in inputs.values())
-        return module(*wide).numpy()
+        outputs = as_tuple(module(*wide))
+    return {name: output.numpy() for name, output in zip(names, outputs, strict=True)}
+
+
+def run_double(module: nn.Module, inputs: Inputs) -> Any:
+    """As :func:`run_outputs`, of a module with one output."""
+    return run_outputs(module, inputs, [OUTPUT])[OUTPUT]
 
 
 def _draw(subject: Subject, plan: CasePlan) -> Inputs:
+    sizes = {"batch": plan.stored, "sequence": plan.sequence}
     return draw(
         subject.inputs,
-        {"batch": plan.stored, "sequence": plan.sequence},
+        sizes,
         family=plan.family,
         dtype=subject.dtype,
         seed=subject.seed,
         task=subject.task,
         directions=subject.directions,
+        states=states_for(subject, sizes),
     )
 
 
-def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error, prefix: str) -> list[Case]:
+def _cases(plan: CasePlan, known: Mapping[str, Rounding], prefix: str) -> list[Case]:
     return [
         Case(
             name=f"{prefix}{plan.family}-b{batch}-n{plan.sequence}",
@@ -166,8 +204,9 @@ def _cases(plan: CasePlan, eager_error: Error, sensitivity: Error, prefix: str) 
             stored=plan.name,
             timed=batch in plan.timed,
             hostile=plan.hostile,
-            eager_error=StoredError(row=eager_error.row, whole=eager_error.whole),
-            sensitivity=StoredError(row=sensitivity.row, whole=sensitivity.whole),
+            eager_error=known[OUTPUT].eager_error,
+            sensitivity=known[OUTPUT].sensitivity,
+            states={name: rounding for name, rounding in known.items() if name != OUTPUT},
         )
         for batch in plan.batches
     ]

@@ -1,6 +1,7 @@
 """Example inputs, drawn from the families of ``families.py``; equal seeds give equal bytes."""
 
 import zlib
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ def draw(
     seed: int,
     task: Task | None = None,
     directions: Directions | None = None,
+    states: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Inputs by name.
 
@@ -31,6 +33,7 @@ def draw(
         seed: of the whole build.
         task: source of inputs of kind ``sample``.
         directions: of the model, for the families that follow one.
+        states: of inputs of kind ``state``, by name.
     """
     shape = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
     generator = torch.Generator().manual_seed(
@@ -43,6 +46,13 @@ def draw(
         axes = [sizes[axis] if isinstance(axis, str) else axis for axis in spec.axes]
         if spec.kind == "mask":
             found[spec.name] = mask
+            continue
+        if spec.kind == "state":
+            assert states is not None
+            found[spec.name] = states[spec.name]
+            continue
+        if spec.kind == "tokens":
+            found[spec.name] = torch.randint(spec.vocabulary, axes, generator=generator)
             continue
         if spec.kind == "sample":
             assert task is not None

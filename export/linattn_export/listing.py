@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from linattn import METHODS
+from linattn import NAMES, record_of
 from linattn_export.formats import FORMATS
 from linattn_models import MODELS
 from linattn_runtime_checks.runtimes import RUNTIMES
@@ -27,7 +27,7 @@ def tables() -> dict[str, tuple[Row, list[Row]]]:
             "any" if record.capabilities.any_length else "up to max_length",
             record.source,
         )
-        for record in METHODS.values()
+        for record in map(record_of, NAMES)
     ]
     models: list[Row] = [
         (

@@ -3,14 +3,15 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 
-from linattn import METHODS
+from linattn import NAMES
 from linattn_export.cases import live_cases
 from linattn_export.golden import write_golden
 from linattn_export.subject import TORCH_DTYPES, Subject
-from linattn_export.variants import Range, Variant
+from linattn_export.variants import Entry, Range, Variant
 from linattn_models import MODELS, ModelOptions
 from linattn_runtime_checks.errors import UsageError
 from linattn_runtime_checks.manifest import Artifact, Manifest
@@ -72,7 +73,7 @@ def subject_of(
             f"{path} does not say how its module was made; build the folder again, with this "
             "release, to use --live"
         )
-    if origin.model not in MODELS or origin.method not in METHODS:
+    if origin.model not in MODELS or origin.method not in NAMES:
         raise UsageError(
             f"{path} is of model {origin.model} with method {origin.method}, which this linattn "
             "does not have; use the release that built the folder"
@@ -93,6 +94,7 @@ def subject_of(
     return Subject(
         model=model,
         method=origin.method,
+        graph=cast(Entry, origin.entry),
         module=module.eval(),
         mask=origin.mask,
         dtype=dtype,
@@ -106,4 +108,4 @@ def _variant(artifact: Artifact) -> Variant:
     sequence, batch = (Range(low=low, high=high) for low, high in (
         artifact.axis("sequence").declared, artifact.axis("batch").declared
     ))  # fmt: skip
-    return Variant(name=artifact.variant, sequence=sequence, batch=batch)
+    return Variant(name=artifact.variant, sequence=sequence, batch=batch, form=artifact.form)

@@ -21,18 +21,18 @@ def moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
     return copied
 
 
-def moved_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
-    """Inputs in float64, each number moved by up to one rounding unit of ``dtype``."""
+def moved_inputs(inputs: Inputs, run: int) -> Inputs:
+    """Inputs in float64, each number moved by up to one rounding unit of its dtype."""
     return {
-        name: _move(t.double(), dtype, f"{run}/input/{name}") if t.is_floating_point() else t
+        name: _move(t.double(), t.dtype, f"{run}/input/{name}") if t.is_floating_point() else t
         for name, t in inputs.items()
     }
 
 
-def nearby_inputs(inputs: Inputs, dtype: torch.dtype, run: int) -> Inputs:
-    """Inputs of ``dtype`` a few rounding units away: the same problem with other luck."""
+def nearby_inputs(inputs: Inputs, run: int) -> Inputs:
+    """Inputs a few rounding units away: the same problem with other luck."""
     return {
-        name: _move(t.double(), dtype, f"{run}/nearby/{name}", units=_NEARBY_UNITS).to(dtype)
+        name: _move(t.double(), t.dtype, f"{run}/nearby/{name}", units=_NEARBY_UNITS).to(t.dtype)
         if t.is_floating_point()
         else t
         for name, t in inputs.items()

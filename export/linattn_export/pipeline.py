@@ -9,12 +9,14 @@ import torch
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job
 from linattn_export.golden import write_golden
+from linattn_export.onnx_forms import require_runtime
 from linattn_export.record import entry_of, metadata_of, record
 from linattn_export.request import BuildRequest, command_of
 from linattn_export.shrink import shrink_repros
 from linattn_export.staging import check_output, staged
 from linattn_export.subject import Subject, make_subjects
 from linattn_export.test_data import write_test_data
+from linattn_export.variants import PORTABLE, Variant
 from linattn_runtime_checks import environment, manifest
 from linattn_runtime_checks.errors import EnvironmentProblem, UsageError, unknown
 from linattn_runtime_checks.integrity import stored
@@ -53,6 +55,8 @@ def build(request: BuildRequest) -> Report:
         choose(request.runtimes)
     check_output(request.output)
     subjects = make_subjects(request)
+    if request.check and any(kind.name == "onnx" for kind in formats):
+        require_runtime(request.onnx_forms)
     with staged(request.output) as folder:
         document, report = _written_and_judged(folder, subjects, formats, request)
         if request.shrink:
@@ -89,7 +93,7 @@ def _written_and_judged(
         return document, describe_unchecked(document)
     torch.set_num_threads(1)  # the other cores judge
     check = _check_request(folder, subjects, request)
-    artifacts = len(formats) * sum(len(subject.variants) for subject in subjects)
+    artifacts = sum(len(_pairs(subject, formats)) for subject in subjects)
     with judging(folder, check, artifacts, [kind.name for kind in formats]) as begun:
         document = _write(folder, subjects, formats, request, begun.add)
         return document, check_folder(folder, document, check, begun)
@@ -114,7 +118,7 @@ def _write(
         test_data=[],
         verdict="UNVERIFIED",
     )
-    steps = sum(1 + len(subject.variants) * len(formats) for subject in subjects)
+    steps = sum(1 + len(_pairs(subject, formats)) for subject in subjects)
     with progress("exporting", steps, quiet=request.quiet) as bar:
         for subject in subjects:
             for artifact in _write_subject(folder, subject, formats, request, document, bar):
@@ -130,26 +134,36 @@ def _write_subject(
     document: Manifest,
     bar: Progress,
 ) -> Iterator[Artifact]:
-    bar.step(f"{subject.name} reference")
-    reference = f"{subject.name}/reference.safetensors"
-    jobs = [Job(subject=subject, variant=v, opset=request.opset) for v in subject.variants]
-    captured = any(kind.captured for kind in formats)
-    programs = {job.variant.name: job.program for job in jobs} if captured else {}
-    write_golden(subject, folder / reference, programs=programs)
-    document.references.append(stored(folder, reference))
-    for job in jobs:
+    bar.step(f"{subject.key} reference")
+    pairs = _pairs(subject, formats)
+    jobs = {variant.name: Job.of(subject, variant, request.opset) for variant, _ in pairs}
+    captured = {variant.name for variant, kind in pairs if kind.captured}
+    programs = {name: job.program for name, job in jobs.items() if name in captured}
+    write_golden(subject, folder / subject.reference, programs=programs)
+    document.references.append(stored(folder, subject.reference))
+    for variant, kind in pairs:
+        job = jobs[variant.name]
         job.metadata = metadata_of(job, document.tool.version)
-        for kind in formats:
-            place = f"{subject.name}/{kind.name}/{job.variant.name}"
-            bar.step(place)
-            (folder / place).mkdir(parents=True)
-            written = kind.write(job, folder / place / kind.file_name)
-            entry = stored(folder, f"{place}/{kind.file_name}")
-            document.artifacts.append(entry_of(job, kind, entry, written, place, reference))
-            if kind.name == "onnx":
-                paths = write_test_data(folder, place, document.artifacts[-1])
-                document.test_data += [stored(folder, path) for path in paths]
-            yield document.artifacts[-1]
+        place = f"{subject.name}/{kind.name}/{variant.name}"
+        bar.step(place)
+        (folder / place).mkdir(parents=True)
+        written = kind.write(job, folder / place / kind.file_name)
+        entry = stored(folder, f"{place}/{kind.file_name}")
+        document.artifacts.append(entry_of(job, kind, entry, written, place, subject.reference))
+        if kind.name == "onnx":
+            paths = write_test_data(folder, place, document.artifacts[-1])
+            document.test_data += [stored(folder, path) for path in paths]
+        yield document.artifacts[-1]
+
+
+def _pairs(subject: Subject, formats: list[Format]) -> list[tuple[Variant, Format]]:
+    """What is written: forms other than the portable one as ONNX only."""
+    return [
+        (variant, kind)
+        for variant in subject.variants
+        for kind in formats
+        if variant.form == PORTABLE or kind.name == "onnx"
+    ]
 
 
 def _check_request(folder: Path, subjects: list[Subject], request: BuildRequest) -> CheckRequest:
@@ -158,7 +172,7 @@ def _check_request(folder: Path, subjects: list[Subject], request: BuildRequest)
         latency=request.latency,
         quiet=request.quiet,
         unjudged_is_unverified=not request.runtimes,
-        eager={subject.name: _eager(subject) for subject in subjects},
+        eager={subject.key: _eager(subject) for subject in subjects},
         repro=folder / "repro",
     )
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from linattn import METHODS
+from linattn import record_of
+from linattn.recurrent.decayed import CHUNK
 from linattn_export.cases import verified_batch
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp
@@ -17,11 +18,13 @@ from linattn_runtime_checks.manifest import (
     LatencyEntry,
     Manifest,
     RuntimeCheck,
+    StateLink,
     StoredFile,
 )
 from linattn_runtime_checks.report.model import ArtifactResult, Report
 
 _NOT_VERIFIED = "none"
+_MASK = "attention_mask: bool, True = a real token"
 
 
 def entry_of(
@@ -40,6 +43,9 @@ def entry_of(
         config=job.subject.config(job.entry),
         format=kind.name,
         variant=job.variant.name,
+        entry=job.subject.graph,
+        form=job.variant.form,
+        states=state_links(job),
         dtype="float16" if job.subject.dtype == torch.float16 else "float32",
         parameters=sum(tensor.numel() for tensor in tensors),
         weight_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
@@ -51,10 +57,26 @@ def entry_of(
         outputs=outputs,
         axes=[_axis(job.variant, name) for name in ("batch", "sequence")],
         reference=reference,
-        cost=METHODS[job.subject.method].capabilities.cost,
+        cost=record_of(job.subject.method).capabilities.cost,
         equivariant=job.subject.equivariant,
-        causal=METHODS[job.subject.method].capabilities.causal,
+        block=CHUNK if record_of(job.subject.method).capabilities.recurrent else 0,
+        causal=record_of(job.subject.method).capabilities.causal,
     )
+
+
+def state_links(job: Job) -> list[StateLink]:
+    """Which output goes back to which input."""
+    inputs, outputs = ({spec.name: spec for spec in specs} for specs in job.specs())
+    return [
+        StateLink(
+            input=f"past_{state.name}",
+            output=f"present_{state.name}",
+            shape=outputs[f"present_{state.name}"].shape,
+            dtype=inputs[f"past_{state.name}"].dtype,
+            layout=state.layout,
+        )
+        for state in job.subject.states
+    ]
 
 
 def _axis(variant: Variant, name: str) -> AxisRange:
@@ -68,11 +90,15 @@ def metadata_of(job: Job, version: str) -> dict[str, str]:
     If they do not pass, or are not run, :func:`record` replaces it; so the bytes that were
     checked are the bytes that ship.
     """
-    return {
+    links = [link.model_dump() for link in state_links(job)]
+    states = {"linattn.states": json.dumps(links)} if links else {}
+    return states | {
         "linattn.method": job.subject.method,
+        "linattn.entry": job.subject.graph,
+        "linattn.form": job.variant.form,
         "linattn.model": job.subject.model.name,
         "linattn.config": json.dumps(job.subject.config(job.entry), sort_keys=True),
-        "linattn.mask": "attention_mask: bool, True = a real token" if job.subject.mask else "none",
+        "linattn.mask": _MASK if job.subject.masked else "none",
         "linattn.declared_sequence": str(job.variant.sequence),
         "linattn.verified_sequence": str(job.variant.sequence),
         "linattn.declared_batch": str(job.variant.batch),

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from linattn_export.onnx_forms import chosen_forms
+from linattn_export.variants import ENTRIES, PORTABLE
 from linattn_runtime_checks.errors import UsageError, unknown
 
 Dtype = Literal["fp32", "fp16"]
@@ -18,7 +20,7 @@ class BuildRequest:
 
     Attributes:
         output: folder to write; must be new, empty, or one that a build wrote.
-        methods: names in ``linattn.METHODS``; empty means all that are not causal.
+        methods: names in ``linattn.NAMES``; empty means all that are not causal.
         models: names in ``linattn_models.MODELS``.
         formats: names in ``linattn_export.formats.FORMATS``; empty means all.
         lengths: fixed lengths; None means those of the model, ``()`` none.
@@ -32,6 +34,9 @@ class BuildRequest:
         seed: of fresh weights and of the inputs of the checks.
         opset: of the ONNX files.
         dtype: of weights, inputs and outputs.
+        entries: names in ``linattn_export.variants.ENTRIES``; empty means all that the method has.
+        onnx_forms: names in ``linattn_export.onnx_forms.FORMS``, or ``auto``.
+        min_ort: the oldest ONNX Runtime that must load the files; ``auto`` goes by it.
         check: judge what was written.
         latency: time what was judged.
         runtimes: names in ``linattn_runtime_checks.runtimes.RUNTIMES``; empty means all available.
@@ -54,6 +59,9 @@ class BuildRequest:
     seed: int = 0
     opset: int = 18
     dtype: str = "fp32"
+    entries: tuple[str, ...] = ()
+    onnx_forms: tuple[str, ...] = ("portable",)
+    min_ort: str | None = None
     check: bool = True
     latency: bool = True
     runtimes: tuple[str, ...] = ()
@@ -75,6 +83,10 @@ class BuildRequest:
             raise UsageError(unknown("dtype", self.dtype, DTYPES) + hint)
         if self.seed not in SEEDS:
             raise UsageError(f"--seed must be {SEEDS[0]} to {SEEDS[-1]}, got {self.seed}")
+        for name in self.entries:
+            if name not in ENTRIES:
+                raise UsageError(unknown("entry", name, ENTRIES))
+        object.__setattr__(self, "onnx_forms", chosen_forms(self.onnx_forms, self.min_ort))
         for length in self.lengths or ():
             if length < 1:
                 raise UsageError(f"-n/--seq-len must be at least 1, got {length}")
@@ -139,4 +151,7 @@ def command_of(request: BuildRequest) -> list[str]:
     add("--seed", request.seed)
     add("--opset", request.opset)
     add("--dtype", request.dtype)
+    add("--entry", *request.entries)
+    if request.onnx_forms != (PORTABLE,):
+        add("--onnx-form", *request.onnx_forms)
     return words

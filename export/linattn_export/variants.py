@@ -1,8 +1,14 @@
 """Variants: at which lengths and batches one artifact works."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from linattn_runtime_checks.errors import UsageError
+
+PORTABLE = "portable"
+Entry = Literal["forward", "prefill", "step"]
+ENTRIES: tuple[Entry, ...] = ("forward", "prefill", "step")
+"""The whole sequence at once; a piece of one from a state; one token from a state."""
 
 # Sizes that the exporter sees. Not 0 or 1, which torch.export treats as special, and none of the
 # sizes that the checks run.
@@ -74,11 +80,16 @@ def whole(flag: str, text: str, hint: str = "") -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One variant of a model: ``dynamic``, or ``n512`` and the like."""
+    """One variant of an entry: ``dynamic``, or ``n512`` and the like.
+
+    ``form`` is a name in :data:`linattn_export.onnx_forms.FORMS`; one that is not portable exists
+    as ONNX only.
+    """
 
     name: str
     sequence: Range
     batch: Range
+    form: str = PORTABLE
 
     @property
     def length(self) -> int:
@@ -99,13 +110,36 @@ class Variant:
 
 
 def make_variants(
-    lengths: tuple[int, ...], dynamic: Range | None, batch: Range, suffix: str
+    lengths: tuple[int, ...],
+    dynamic: Range | None,
+    batch: Range,
+    suffix: str,
+    *,
+    entry: Entry = "forward",
+    forms: tuple[str, ...] = (PORTABLE,),
 ) -> list[Variant]:
-    """The dynamic variant, then the fixed ones in ascending order."""
-    found = []
-    if dynamic is not None:
-        found.append(Variant(name=f"dynamic{suffix}", sequence=dynamic, batch=batch))
-    for n in sorted(set(lengths)):
-        fixed = Range(low=n, high=n)
-        found.append(Variant(name=f"n{n}{suffix}", sequence=fixed, batch=batch))
-    return found
+    """For each form the dynamic variant, then the fixed ones in ascending order.
+
+    ``prefill`` takes pieces of any length, so fixed ones are made only where there is no dynamic
+    variant; ``step`` is one variant, of one token.
+    """
+    one = Range(low=1, high=1)
+    shapes: list[tuple[str, Range]] = []
+    if entry == "step":
+        shapes = [("step", one)]
+    else:
+        if dynamic is not None:
+            shapes.append(("dynamic" if entry == "forward" else "prefill", dynamic))
+        if entry == "forward" or dynamic is None:
+            prefix = "" if entry == "forward" else "prefill-"
+            shapes += [(f"{prefix}n{n}", Range(low=n, high=n)) for n in sorted(set(lengths))]
+    return [
+        Variant(
+            name=name + suffix + ("" if form == PORTABLE else f"-{form}"),
+            sequence=sequence,
+            batch=batch,
+            form=form,
+        )
+        for form in forms
+        for name, sequence in shapes
+    ]

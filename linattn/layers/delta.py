@@ -18,14 +18,13 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
 
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, convolved, linear, recurred
 from linattn.layers.options import at_least, positive
 from linattn.layers.start import convolution_weight
-from linattn.numerics import by_head, rms_rows, unit_keys, widen
+from linattn.numerics import by_head, logistic, rms_rows, silu, unit_keys, widen
 from linattn.recurrent.convolution import causal_convolution
 
 
@@ -58,7 +57,7 @@ def oracle(
 
     def layer(x: Tensor) -> Tensor:
         packed = torch.cat([linear(x, p, name) for name in ("q_proj", "k_proj", "v_proj")], dim=-1)
-        packed = silu(convolved(packed, p["conv_weight"], None))
+        packed = nn.functional.silu(convolved(packed, p["conv_weight"], None))
         query, key, value = (by_head(part, heads) for part in packed.chunk(3, dim=-1))
         query = query / torch.sqrt(query.square().sum(-1, keepdim=True) + config.unit_eps)
         key = key / torch.sqrt(key.square().sum(-1, keepdim=True) + config.unit_eps)
@@ -110,7 +109,7 @@ class DeltaLayer(RecurrentLayer):
             key=unit_keys(key, self.unit_eps),
             value=value,
             decay=None,
-            beta=torch.sigmoid(widen(self.b_proj(x))),
+            beta=logistic(widen(self.b_proj(x))),
             conv=conv,
             skip=value,
         )

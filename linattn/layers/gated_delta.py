@@ -18,14 +18,14 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import softplus
 
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, convolved, linear, recurred
 from linattn.layers.options import at_least, divides, positive
 from linattn.layers.start import convolution_weight, decay_rates, step_biases
-from linattn.numerics import by_head, rms_rows, unit_keys, widen
+from linattn.numerics import by_head, logistic, rms_rows, silu, unit_keys, widen
 from linattn.recurrent.convolution import causal_convolution
 
 
@@ -65,7 +65,9 @@ def oracle(
     def layer(x: Tensor) -> Tensor:
         names = ("q_proj", "k_proj", "v_proj")
         packed = torch.cat([linear(x, p, name) for name in names], dim=-1)
-        packed = torch.unflatten(silu(convolved(packed, p["conv_weight"], None)), -1, [-1, width])
+        packed = torch.unflatten(
+            nn.functional.silu(convolved(packed, p["conv_weight"], None)), -1, [-1, width]
+        )
         key_heads = config.key_heads or heads
         query, key, value = torch.split(packed, [key_heads, key_heads, heads], dim=2)
         query = query / torch.sqrt(query.square().sum(-1, keepdim=True) + config.unit_eps)
@@ -74,7 +76,7 @@ def oracle(
         beta = torch.sigmoid(linear(x, p, "b_proj"))
         output = recurred(query, key, value, decay, beta, width**-0.5)
         output = output / torch.sqrt(output.square().mean(-1, keepdim=True) + config.eps)
-        gate = silu(linear(x, p, "g_proj"))
+        gate = nn.functional.silu(linear(x, p, "g_proj"))
         return linear((output * p["norm_weight"]).flatten(2) * gate, p, "o_proj")
 
     return alone(hidden_states, mask, layer)
@@ -129,7 +131,7 @@ class GatedDeltaLayer(RecurrentLayer):
             key=unit_keys(by_head(key, self.key_heads), self.unit_eps),
             value=by_head(value, self.heads),
             decay=-torch.exp(widen(self.A_log)) * steps,
-            beta=torch.sigmoid(widen(self.b_proj(x))),
+            beta=logistic(widen(self.b_proj(x))),
             conv=conv,
             skip=widen(self.g_proj(x)),
         )

@@ -16,13 +16,13 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid, silu
+from torch.nn.functional import logsigmoid
 
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, linear, recurred
 from linattn.layers.options import at_least, positive
-from linattn.numerics import by_head, rms_rows, widen
+from linattn.numerics import by_head, rms_rows, silu, widen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def oracle(
         decay = by_head(decay, heads)
         output = recurred(query, key, value, decay, None, query.shape[-1] ** -0.5)
         output = output / torch.sqrt(output.square().mean(-1, keepdim=True) + config.eps)
-        gate = silu(linear(x, p, "g_proj"))
+        gate = nn.functional.silu(linear(x, p, "g_proj"))
         return linear((output * p["norm_weight"]).flatten(2) * gate, p, "o_proj")
 
     return alone(hidden_states, mask, layer)

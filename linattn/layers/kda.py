@@ -17,14 +17,14 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import softplus
 
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, convolved, linear, recurred
 from linattn.layers.options import at_least, positive
 from linattn.layers.start import convolution_weight, decay_rates, step_biases
-from linattn.numerics import by_head, rms_rows, unit_keys, widen
+from linattn.numerics import by_head, logistic, rms_rows, silu, unit_keys, widen
 from linattn.recurrent.convolution import causal_convolution
 
 
@@ -57,7 +57,7 @@ def oracle(
 
     def layer(x: Tensor) -> Tensor:
         packed = torch.cat([linear(x, p, name) for name in ("q_proj", "k_proj", "v_proj")], dim=-1)
-        packed = silu(convolved(packed, p["conv_weight"], None))
+        packed = nn.functional.silu(convolved(packed, p["conv_weight"], None))
         query, key, value = (by_head(part, heads) for part in packed.chunk(3, dim=-1))
         query = query / torch.sqrt(query.square().sum(-1, keepdim=True) + config.unit_eps)
         key = key / torch.sqrt(key.square().sum(-1, keepdim=True) + config.unit_eps)
@@ -119,7 +119,7 @@ class KdaLayer(RecurrentLayer):
             key=unit_keys(key, self.unit_eps),
             value=value,
             decay=rates * by_head(steps, self.heads),
-            beta=torch.sigmoid(widen(self.b_proj(x))),
+            beta=logistic(widen(self.b_proj(x))),
             conv=conv,
             skip=widen(self.g_proj(x)),
         )
@@ -127,7 +127,7 @@ class KdaLayer(RecurrentLayer):
     def finish(self, output: Tensor, skip: Tensor, hidden_states: Tensor) -> Tensor:
         """See RecurrentLayer."""
         normed = rms_rows(widen(output), widen(self.norm_weight), self.eps).flatten(2)
-        joined: Tensor = self.o_proj((normed * torch.sigmoid(skip)).to(hidden_states.dtype))
+        joined: Tensor = self.o_proj((normed * logistic(skip)).to(hidden_states.dtype))
         return joined
 
 

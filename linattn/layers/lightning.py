@@ -16,13 +16,12 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
 
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, linear, recurred
 from linattn.layers.options import at_least, positive
-from linattn.numerics import by_head, rms_rows, widen
+from linattn.numerics import by_head, logistic, rms_rows, silu, widen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ def oracle(
     p = parameters
 
     def layer(x: Tensor) -> Tensor:
-        packed = by_head(silu(linear(x, p, "qkv_proj")), heads)
+        packed = by_head(nn.functional.silu(linear(x, p, "qkv_proj")), heads)
         query, key, value = packed.chunk(3, dim=-1)
         decay = -slopes(config, heads).expand(*x.shape[:2], heads)
         output = recurred(query, key, value, decay, None, 1.0).flatten(2)
@@ -106,7 +105,7 @@ class LightningLayer(RecurrentLayer):
     def finish(self, output: Tensor, skip: Tensor, hidden_states: Tensor) -> Tensor:
         """See RecurrentLayer."""
         normed = rms_rows(widen(output).flatten(2), widen(self.norm_weight), self.eps)
-        joined: Tensor = self.out_proj((torch.sigmoid(skip) * normed).to(hidden_states.dtype))
+        joined: Tensor = self.out_proj((logistic(skip) * normed).to(hidden_states.dtype))
         return joined
 
 

@@ -15,14 +15,14 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import softplus
 
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, convolved, linear, recurred
 from linattn.layers.options import at_least, positive
 from linattn.layers.start import convolution_weight, decay_rates, step_biases
-from linattn.numerics import by_head, rms_rows, widen
+from linattn.numerics import by_head, rms_rows, silu, widen
 from linattn.recurrent.convolution import causal_convolution
 
 
@@ -60,7 +60,7 @@ def oracle(
         gate, packed, steps = torch.split(
             linear(u, p, "in_proj"), [inner, inner + 2 * n, heads], dim=-1
         )
-        packed = silu(convolved(packed, p["conv_weight"], p["conv_bias"]))
+        packed = nn.functional.silu(convolved(packed, p["conv_weight"], p["conv_bias"]))
         x, key, query = torch.split(packed, [inner, n, n], dim=-1)
         steps = softplus(steps + p["dt_bias"])
         x = by_head(x, heads)
@@ -72,7 +72,7 @@ def oracle(
             None,
             1.0,
         )
-        output = (output + p["D"].unsqueeze(-1) * x).flatten(2) * silu(gate)
+        output = (output + p["D"].unsqueeze(-1) * x).flatten(2) * nn.functional.silu(gate)
         output = output / torch.sqrt(output.square().mean(-1, keepdim=True) + config.eps)
         return linear(output * p["norm_weight"], p, "out_proj")
 

@@ -81,7 +81,7 @@ def check(
     if heads % query.size(2) or heads % key.size(2) or heads % value.size(2):
         raise ValueError(
             "the heads of query, key and value must divide the largest of them, "
-            f"got {query.size(1)}, {key.size(1)} and {value.size(1)}"
+            f"got {query.size(2)}, {key.size(2)} and {value.size(2)}"
         )
     if beta is not None:
         _check_gate("beta", beta, query, heads, 3)

@@ -6,10 +6,11 @@ output = Method(query, key, value)      all [B, H, N, D]
 import torch
 from torch import Tensor, nn
 
-from linattn import method
+from linattn import LAYERS, method
 from linattn_models.contract import (
     InputSpec,
     Model,
+    ModelError,
     ModelOptions,
     bounded_length,
     check_length,
@@ -27,6 +28,11 @@ class Attention(nn.Module):
     def __init__(self, options: ModelOptions) -> None:
         super().__init__()
         self.heads, self.head_dim = head_sizes(options)
+        if options.method in LAYERS:
+            raise ModelError(
+                f"method {options.method} makes its gates of hidden states, so it has no form of "
+                "query, key and value alone; use --model layer"
+            )
         record = method(options.method)
         self.attention = record.module(record.configure(options.method_options))
 

@@ -1,11 +1,13 @@
 """What a model record holds: how to build it, its inputs, and what it is good for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor, nn
+
+from linattn import StateSpec
 
 
 class ModelError(ValueError):
@@ -27,12 +29,14 @@ class InputSpec:
     """One input of an entry module.
 
     ``axes`` holds symbols (``batch``, ``sequence``) and numbers. ``kind`` says how example values
-    are drawn: ``normal`` N(0, 1), ``mask`` bool prefix lengths, ``sample`` rows of the task.
+    are drawn: ``normal`` N(0, 1), ``mask`` bool prefix lengths, ``sample`` rows of the task,
+    ``tokens`` int64 from 0 up to ``vocabulary``, ``state`` what a run before it left.
     """
 
     name: str
     axes: tuple[str | int, ...]
-    kind: Literal["normal", "mask", "sample"] = "normal"
+    kind: Literal["normal", "mask", "sample", "tokens", "state"] = "normal"
+    vocabulary: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,21 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Streaming:
+    """How a model goes on from a state.
+
+    ``states(module)`` says what it carries, nothing where its method is not recurrent;
+    ``prefill(module, mask, length)`` and ``step(module)`` wrap it into entries that take the
+    model's inputs (a step without the mask), then the states, and return the output, then the
+    states.
+    """
+
+    states: Callable[[nn.Module], Sequence[StateSpec]]
+    prefill: Callable[[nn.Module, bool, int], nn.Module]
+    step: Callable[[nn.Module], nn.Module]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One model: each model file ends with one of these.
 
@@ -66,6 +85,8 @@ class Model:
     entry: Callable[[nn.Module, bool, int], nn.Module]
     inputs: Callable[[nn.Module, bool], tuple[InputSpec, ...]]
     output_axes: Callable[[nn.Module], tuple[str | int, ...]]
+    streaming: Streaming | None = None
+    """For entries ``prefill`` and ``step``; None where there are none."""
     masks: bool
     """Whether the model can take an attention_mask."""
     fixed_lengths: tuple[int, ...] = (128, 512, 1024)

@@ -6,7 +6,7 @@ output = MultiHeadAttention(hidden_states)      both [B, N, M]
 import torch
 from torch import Tensor, nn
 
-from linattn import MultiHeadAttention
+from linattn import MultiHeadAttention, attention_layer
 from linattn_models.contract import (
     InputSpec,
     Model,
@@ -15,6 +15,7 @@ from linattn_models.contract import (
     check_length,
 )
 from linattn_models.sizes import head_sizes
+from linattn_models.streaming import STREAMING
 
 
 class LayerEntry(nn.Module):
@@ -49,9 +50,7 @@ class MaskedLayerEntry(nn.Module):
 
 def _build(options: ModelOptions) -> nn.Module:
     heads, head_dim = head_sizes(options)
-    return MultiHeadAttention(
-        heads * head_dim, heads, method=options.method, **options.method_options
-    )
+    return attention_layer(heads * head_dim, heads, method=options.method, **options.method_options)
 
 
 def _entry(module: nn.Module, mask: bool, length: int) -> nn.Module:
@@ -65,13 +64,13 @@ def _inputs(module: nn.Module, mask: bool) -> tuple[InputSpec, ...]:
 
 
 def _output_axes(module: nn.Module) -> tuple[str | int, ...]:
-    assert isinstance(module, MultiHeadAttention)
-    return ("batch", "sequence", module.d_model)
+    return ("batch", "sequence", int(module.d_model))  # type: ignore[arg-type]
 
 
 def _directions(module: nn.Module) -> dict[str, dict[str, Tensor]]:
     """Hidden states whose keys are all near -24, and such whose queries and keys are opposite."""
-    assert isinstance(module, MultiHeadAttention)
+    if not isinstance(module, MultiHeadAttention):
+        return {}  # these layers have no elu, relu or Taylor features
     query, key, _ = module.in_proj_weight.detach().double().chunk(3)
     # Ridge regression: the exact solution of a random square system is huge.
     square = key.T @ key + 1e-3 * torch.eye(module.d_model, dtype=torch.float64)
@@ -90,6 +89,7 @@ MODEL = Model(
     entry=_entry,
     inputs=_inputs,
     output_axes=_output_axes,
+    streaming=STREAMING,
     masks=True,
     directions=_directions,
     max_length=bounded_length,

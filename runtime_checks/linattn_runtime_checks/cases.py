@@ -27,6 +27,7 @@ def run_cases(
     tell: Callable[[str], None],
 ) -> Iterator[CaseResult]:
     """Judge every case that the artifact must take; ``tell`` hears of each before it runs."""
+    dtypes = {spec.name: spec.dtype for spec in artifact.outputs}
     for case in cases_for(artifact, reference):
         tell(case.name)
         common: dict[str, Any] = {
@@ -48,12 +49,13 @@ def run_cases(
                 message = f"no output is called {name}; there are {', '.join(outputs) or 'none'}"
                 yield CaseResult(**common, code=Code.OUTPUT_MISSING, message=message)
                 continue
-            result = compare(outputs[name], expected, artifact.dtype, case.yardstick())
+            dtype = dtypes.get(name, artifact.dtype)
+            result = compare(outputs[name], expected, dtype, case.yardstick(name))
             numbers = _numbers(result)
             if case.hostile and result.code is Code.INCONCLUSIVE:
                 numbers["code"] = Code.PRECISION_LOST
             # Where eager itself is not finite, the artifact may be as it is.
-            strays = bool(np.isfinite(case.yardstick().row)) and _strays(inputs, outputs[name])
+            strays = bool(np.isfinite(case.yardstick(name).row)) and _strays(inputs, outputs[name])
             yield CaseResult(**common, nonfinite=strays, **numbers)
 
 

@@ -41,6 +41,7 @@ class Code(StrEnum):
     NOT_DETERMINISTIC = "not_deterministic"
     NOT_EQUIVARIANT = "not_equivariant"
     FUTURE_LEAKS = "future_leaks"
+    PIECES_DIFFER = "pieces_differ"
     QUADRATIC_COST = "quadratic_cost"
     COST_UNKNOWN = "cost_unknown"
     SIZE_GREW = "size_grew"
@@ -123,6 +124,8 @@ CODES: dict[Code, CodeInfo] = {
          "look for an operation along tokens that the method does not have"),
         (Code.FUTURE_LEAKS, _P, "a later token changes the output of an earlier one",
          "look for a mask that is off by one, or a sum that takes in the whole sequence"),
+        (Code.PIECES_DIFFER, _P, "a sequence run piece by piece, state by state, is not the whole",
+         "look at which output goes back to which input, and whether the state starts as it says"),
         (Code.QUADRATIC_COST, _P, "a tensor grows as the square of the sequence length",
          "the message names the node; the method is linear by definition"),
         (Code.COST_UNKNOWN, ExitCode.PASS, "the growth of the tensors could not be established",

@@ -21,6 +21,7 @@ from linattn_runtime_checks.report.model import CaseResult, Finding, RuntimeResu
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, Session, SessionOptions
 from linattn_runtime_checks.signature import check_signature, static_axes
+from linattn_runtime_checks.streaming import check_pieces
 
 Tell = Callable[[str], None]
 _NOT_RUN = (Code.RUN_FAILED, Code.OUTPUT_MISSING)
@@ -137,6 +138,8 @@ def _without_reference(
     tell("checks that need no reference")
     try:
         result.checks = check_invariances(session, artifact, reference, result.cases)
+        pieces = check_pieces(session, artifact, reference)
+        result.checks += [pieces] if pieces is not None else []
     except RunFailed as error:
         result.findings.append(Finding.of(Code.RUN_FAILED, f"{where}: {error}"))
     for check in result.checks:

@@ -21,7 +21,7 @@ from pydantic import (
 from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
-SCHEMA_VERSION = "1.2"
+SCHEMA_VERSION = "1.3"
 
 
 def _inside(path: str) -> str:
@@ -96,8 +96,27 @@ class LatencyEntry(Record):
     p90_ms: float
 
 
+class StateLink(Record):
+    """A tensor that a run hands on to the next: the contract of a decoder's state.
+
+    Feed ``initial`` (zeros of ``shape``) to ``input`` at the start of a sequence, and then what
+    came out of ``output``. ``layout`` says what the axes are.
+    """
+
+    input: str
+    output: str
+    shape: list[int | str]
+    dtype: str
+    layout: str
+    initial: Literal["zeros"] = "zeros"
+
+
 class Artifact(StoredFile):
-    """One exported file."""
+    """One exported file.
+
+    ``entry`` is the graph: ``forward`` takes a whole sequence, ``prefill`` a piece of one from a
+    state, ``step`` one token from a state. ``form`` is how an ONNX file holds a recurrence.
+    """
 
     id: str
     model: str
@@ -105,6 +124,9 @@ class Artifact(StoredFile):
     config: dict[str, object]
     format: str
     variant: str
+    entry: Literal["forward", "prefill", "step"] = "forward"
+    form: str = "portable"
+    states: list[StateLink] = []
     dtype: Literal["float32", "float16"]
     parameters: int
     weight_bytes: int
@@ -119,8 +141,11 @@ class Artifact(StoredFile):
     cost: Literal["linear", "quadratic"] = "linear"
     """In the sequence length, by the method's definition."""
     equivariant: bool = False
-    causal: bool = False
     """Whether reordering the tokens must reorder the outputs, and change nothing else."""
+    causal: bool = False
+    """Whether another token must change nothing before it."""
+    block: int = 0
+    """Tokens that are worked on at once, where that is a fixed number of them; 0 for all."""
     checks: list[RuntimeCheck] = []
     latency: list[LatencyEntry] = []
     verdict: str = "UNVERIFIED"
@@ -146,8 +171,9 @@ class Artifact(StoredFile):
 
     @property
     def subject(self) -> str:
-        """Model, method and dtype: artifacts that share it share their reference."""
-        return f"{self.model}/{self.method}"
+        """Model, method and entry: artifacts that share it share their reference."""
+        name = f"{self.model}/{self.method}"
+        return name if self.entry == "forward" else f"{name}/{self.entry}"
 
 
 class Tool(Record):

@@ -37,6 +37,13 @@ class StoredError(BaseModel):
         return Error(row=self.row, whole=self.whole)
 
 
+class Rounding(BaseModel):
+    """What rounding costs on one output; see the verdict."""
+
+    eager_error: StoredError
+    sensitivity: StoredError
+
+
 class Case(BaseModel):
     """One input and how exactly its output is known.
 
@@ -55,10 +62,13 @@ class Case(BaseModel):
     """Made to be hard: a yardstick too large to judge is reported, and is no failure."""
     eager_error: StoredError
     sensitivity: StoredError
+    states: dict[str, Rounding] = {}
+    """The same for further outputs, by name."""
 
-    def yardstick(self) -> Error:
-        """What rounding costs on this input."""
-        return yardstick(self.eager_error.error(), self.sensitivity.error())
+    def yardstick(self, output: str = "") -> Error:
+        """What rounding costs on this input: on the first output, or on a further one."""
+        known = self.states.get(output, self)
+        return yardstick(known.eager_error.error(), known.sensitivity.error())
 
     def rounding(self) -> float:
         """The larger part of the yardstick: the share of the output that rounding can move."""
@@ -85,6 +95,7 @@ class Origin(BaseModel):
     heads: int | None
     dtype: str
     mask: bool
+    entry: str = "forward"
 
 
 class Known(BaseModel):
@@ -103,6 +114,8 @@ class ReferenceIndex(BaseModel):
     origin: Origin | None = None
     fingerprints: dict[str, Known] = {}
     """By the name of the variant; for blame."""
+    stream: Case | None = None
+    """A sequence to run piece by piece, where the graph has a state."""
 
 
 class Reference:

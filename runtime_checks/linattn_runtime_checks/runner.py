@@ -172,6 +172,8 @@ def _blank(artifact: Artifact) -> ArtifactResult:
         method=artifact.method,
         format=artifact.format,
         variant=artifact.variant,
+        entry=artifact.entry,
+        form=artifact.form,
         bytes=artifact.bytes,
         parameters=artifact.parameters,
         nodes=artifact.nodes,

@@ -9,9 +9,13 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from linattn_export.capture import capture
-from linattn_export.subject import Subject
+from linattn_export.onnx_forms import FORMS
+from linattn_export.subject import OUTPUT, Subject
 from linattn_export.variants import Variant
 from linattn_runtime_checks.manifest import TensorSpec
+
+_DTYPES = {"mask": "bool", "tokens": "int64", "state": "float32"}
+"""Of inputs by kind, whatever the dtype of the artifact; a state in half precision drifts."""
 
 
 @dataclass(kw_only=True)
@@ -22,6 +26,11 @@ class Job:
     variant: Variant
     opset: int
     metadata: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(subject: Subject, variant: Variant, opset: int) -> "Job":
+        """With the opset that the form needs, if it needs one."""
+        return Job(subject=subject, variant=variant, opset=FORMS[variant.form].opset or opset)
 
     @cached_property
     def entry(self) -> nn.Module:
@@ -39,15 +48,22 @@ class Job:
         inputs = [
             TensorSpec(
                 name=spec.name,
-                dtype="bool" if spec.kind == "mask" else dtype,
+                dtype=_DTYPES.get(spec.kind, dtype),
                 shape=self._shape(spec.axes),
                 axes=list(spec.axes),
             )
             for spec in self.subject.inputs
         ]
-        axes = self.subject.output_axes
-        output = TensorSpec(name="output", dtype=dtype, shape=self._shape(axes), axes=list(axes))
-        return inputs, [output]
+        outputs = [
+            TensorSpec(
+                name=name,
+                dtype=dtype if name == OUTPUT else _DTYPES["state"],
+                shape=self._shape(axes),
+                axes=list(axes),
+            )
+            for name, axes in self.subject.outputs.items()
+        ]
+        return inputs, outputs
 
     def _shape(self, axes: tuple[str | int, ...]) -> list[str | int]:
         def resolve(axis: str | int) -> str | int:

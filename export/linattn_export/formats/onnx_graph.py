@@ -16,7 +16,10 @@ from torch.fx import GraphModule
 
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
+from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
+from linattn_export.onnx_forms import FORMS
+from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import TensorSpec
 
@@ -64,15 +67,18 @@ def write(job: Job, path: Path) -> Written:
 def _translate(job: Job) -> Any:
     inputs, outputs = job.specs()
     captured = job.program
+    one_node = job.variant.form != PORTABLE
     try:
-        with _exporter():
+        with _exporter(), torch.no_grad():  # a scan is otherwise made ready for training
             program = torch.onnx.export(
                 captured,
                 (),
                 input_names=[spec.name for spec in inputs],
                 output_names=[spec.name for spec in outputs],
-                # torch's own way down to 17 fails on some operators and prints its traceback.
-                opset_version=max(job.opset, NATIVE_OPSET),
+                # torch's own way down to 17 fails on some operators and prints its traceback, and
+                # the one up to 27 keeps 18 with a remark.
+                opset_version=NATIVE_OPSET if one_node else max(job.opset, NATIVE_OPSET),
+                custom_translation_table=translations() if one_node else None,
                 dynamo=True,
                 external_data=False,
                 optimize=False,
@@ -84,8 +90,11 @@ def _translate(job: Job) -> Any:
         ) from error
     assert program is not None
     _fold(program.model)
-    if job.opset == 17:
-        to_opset_17(program.model, f"{job.subject.name} as onnx {job.variant.name}")
+    where = f"{job.subject.name} as onnx {job.variant.name}"
+    if one_node:
+        settle(program.model, FORMS[job.variant.form], job.opset, where)
+    elif job.opset == 17:
+        to_opset_17(program.model, where)
     return program.model
 
 
@@ -122,7 +131,8 @@ def _clean(model: Any, job: Job) -> None:
     model.graph.name = job.subject.name.replace("/", "_")
     model.producer_name, model.producer_version = "linattn", job.metadata.get("linattn.version", "")
     model.doc_string = None
-    model.ir_version = _IR_OF_OPSET.get(job.opset, IR_VERSION)
+    form = FORMS[job.variant.form]
+    model.ir_version = form.ir_version or _IR_OF_OPSET.get(job.opset, IR_VERSION)
     model.metadata_props.clear()
     model.metadata_props.update(job.metadata)
 

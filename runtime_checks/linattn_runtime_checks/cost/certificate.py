@@ -120,7 +120,10 @@ def judge(survey: Survey, artifact: Artifact) -> CostCertificate:
     """Judge a graph; where the length is fixed, the sizes are polynomials in the batch alone."""
     low, high = artifact.axis("sequence").declared
     tensors, doubts, remarks = survey.tensors, list(survey.doubts), list[str]()
-    if low == high:
+    if artifact.entry == "step":
+        degrees, doubts = [0] * len(tensors), []
+        remarks.append("one token and a state of one size: nothing here can grow")
+    elif low == high:
         degrees = _fixed(survey, artifact, high, doubts, remarks)
     else:
         degrees = [_degree(tensor) for tensor in tensors]
@@ -154,7 +157,7 @@ def _fixed(
     One that has two is quadratic, unless a width may have come to the same number; then nothing
     in the graph can be told apart.
     """
-    widths = (survey.widths | _input_widths(artifact, length)) - {0}
+    widths = (survey.widths | _input_widths(artifact, length) | {artifact.block}) - {0}
     reading = _Reading(length, widths - {length})
     degrees: list[int] = []
     multiples: set[int] = set()

@@ -48,6 +48,7 @@ _FUSED = {
     "FusedGemm",
     "FusedMatMul",
     "Gelu",
+    "LinearAttention",  # by its specification: token after token, a state of one size
     "QuickGelu",
     "ReorderInput",
     "ReorderOutput",

@@ -12,7 +12,7 @@ from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.report.latency import LatencyTable
 from linattn_runtime_checks.runtimes.placement import Placement
 
-SCHEMA_VERSION = "1.2"
+SCHEMA_VERSION = "1.3"
 
 
 def _finite_or_name(number: float) -> float | Literal["inf", "-inf", "nan"]:
@@ -135,6 +135,8 @@ class ArtifactResult(BaseModel):
     method: str
     format: str
     variant: str
+    entry: str = "forward"
+    form: str = "portable"
     bytes: int
     parameters: int
     nodes: int | None
