@@ -36,6 +36,7 @@ def causal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mask=True,
         d_model=24,
         heads=2,
+        entries=("forward",),
         latency=False,
         quiet=True,
     )

@@ -7,20 +7,41 @@ from typing import Any
 
 from rich.console import Console
 
+from linattn_export.formats.one_node import OP
+from linattn_export.onnx_forms import FORMS, Form, release
+from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError, UsageError
 from linattn_runtime_checks.manifest import FILE_NAME, read
 
 # The smallest ONNX Runtime release (CPU wheel) that loads an opset, and an IR version, of 1.15 and
 # later: each wheel was installed and given files of every opset that a build writes.
 _SINCE_OPSET = {17: "1.15", 18: "1.15", 19: "1.16", 20: "1.17", 21: "1.18", 22: "1.21", 23: "1.23"}
-_SINCE_IR = {8: "1.15", 9: "1.16", 10: "1.18", 11: "1.23"}
+_SINCE_IR = {8: "1.15", 9: "1.16", 10: "1.18", 11: "1.23", 13: "1.25"}
 
 
 def smallest_onnxruntime(opset: int, ir_version: int) -> str:
     """The oldest ONNX Runtime that was seen to load such a file, of 1.15 and later."""
     opset_release = _SINCE_OPSET.get(opset, "1.15" if opset < 17 else "1.32")
     ir_release = _SINCE_IR.get(ir_version, "1.15" if ir_version < 8 else "1.32")
-    return max(opset_release, ir_release, key=lambda text: int(text.split(".")[1]))
+    return max(opset_release, ir_release, key=_numbers)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def form_of(model: Any) -> Form | None:
+    """How an ONNX file holds a recurrence; None where it holds none that we wrote."""
+    for node in model.graph.node:
+        if node.op_type == OP:
+            return next(
+                form
+                for form in FORMS.values()
+                if form.name != PORTABLE and form.domain == node.domain
+            )
+    stamped = {item.key: item.value for item in model.metadata_props}.get("linattn.form")
+    recurrent = any(node.op_type == "Scan" for node in model.graph.node)
+    return FORMS[PORTABLE] if stamped == PORTABLE and recurrent else None
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -43,19 +64,32 @@ def describe(path: Path) -> dict[str, Any]:
     if not model.graph.node:
         raise ExportError(f"{path} is not an ONNX file: it holds no graph")
     opsets = {item.domain or "ai.onnx": item.version for item in model.opset_import}
+    form = form_of(model)
+    smallest = smallest_onnxruntime(opsets.get("ai.onnx", 0), model.ir_version)
+    if form is not None:
+        smallest = max(smallest, release(form.since), key=_numbers)
     return {
         "file": str(path),
         "bytes": path.stat().st_size,
         "producer": f"{model.producer_name} {model.producer_version}".strip(),
         "opsets": opsets,
         "ir_version": model.ir_version,
-        "smallest_onnxruntime": smallest_onnxruntime(opsets.get("ai.onnx", 0), model.ir_version),
+        "smallest_onnxruntime": smallest,
+        "form": None if form is None else form.name,
+        "loads_in": _loads_in(smallest, form),
         "inputs": [_tensor(value) for value in model.graph.input],
         "outputs": [_tensor(value) for value in model.graph.output],
         "nodes": len(model.graph.node),
         "operators": dict(Counter(node.op_type for node in model.graph.node).most_common()),
         "metadata": {item.key: item.value for item in model.metadata_props},
     }
+
+
+def _loads_in(smallest: str, form: Form | None) -> dict[str, str]:
+    found = {"ONNX Runtime": f"{smallest} and later"}
+    if form is not None:
+        found |= {"Node.js": form.node, "browser": form.browser, "OpenVINO": form.openvino}
+    return found
 
 
 def _tensor(value: Any) -> dict[str, Any]:
@@ -98,6 +132,11 @@ def _file_lines(document: dict[str, Any]) -> list[str]:
         f"opset      {opsets}; IR {document['ir_version']}",
         f"loads in   ONNX Runtime {document['smallest_onnxruntime']} and later",
     ]
+    if document["form"] is not None:
+        title = FORMS[document["form"]].title
+        lines.insert(3, f"form       {document['form']}: {title}")
+        others = [(name, text) for name, text in document["loads_in"].items()][1:]
+        lines += [f"           {name}: {text}" for name, text in others]
     for kind in ("inputs", "outputs"):
         for tensor in document[kind]:
             shape = ", ".join(map(str, tensor["shape"]))

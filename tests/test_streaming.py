@@ -1,0 +1,196 @@
+"""Graphs that go on from a state: their contract, their forms, and faults that the checks see."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from linattn_export.inspection import describe
+from linattn_export.pipeline import build
+from linattn_export.request import BuildRequest
+from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.manifest import Artifact, read
+from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.runtimes import RUNTIMES
+from linattn_runtime_checks.runtimes.base import RunFailed, Session, SessionOptions, Tensors
+from linattn_runtime_checks.streaming import check_pieces, run_pieces
+
+REQUEST = BuildRequest(
+    methods=("gated_delta",),
+    dynamic="1:200",
+    lengths=(),
+    batch="1:3",
+    mask=True,
+    d_model=16,
+    heads=2,
+    onnx_forms=("portable", "ms", "std27"),
+    latency=False,
+    quiet=True,
+)
+PLACE = "layer/gated_delta"
+STREAMS = (
+    *(f"onnx/{name}{form}" for name in ("prefill", "step") for form in ("", "-ms", "-std27")),
+    *(f"{kind}/{name}" for kind in ("torchscript", "pt2") for name in ("prefill", "step")),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("streaming") / "out"
+    report = build(replace(REQUEST, output=place))
+    assert report.exit_code is ExitCode.PASS, report.findings
+    return place
+
+
+def artifact_of(folder: Path, name: str) -> Artifact:
+    return next(a for a in read(folder).artifacts if a.id == f"{PLACE}/{name}")
+
+
+def session_of(folder: Path, artifact: Artifact) -> Session:
+    runtime = next(r for r in RUNTIMES.values() if artifact.format in r.formats)
+    options = SessionOptions(mode=runtime.modes[-1], threads=1)
+    return runtime.open(folder / artifact.path, artifact, options)
+
+
+def test_every_form_and_format_is_there_and_passes(folder: Path) -> None:
+    found = {a.id.removeprefix(f"{PLACE}/"): a for a in read(folder).artifacts}
+    assert set(STREAMS) <= set(found)
+    assert all(a.verdict == "PASS" for a in found.values())
+    report = json.loads((folder / "report.json").read_text())
+    for artifact in report["artifacts"]:
+        for runtime in artifact["runtimes"]:
+            checks = {check["name"]: check["code"] for check in runtime["checks"]}
+            assert (checks.get("pieces") == "pass") == (artifact["entry"] != "forward")
+            if artifact["entry"] != "step":
+                assert checks["causal"] == checks["padding"] == "pass"
+            if artifact["format"] != "torchscript":
+                assert checks["cost"] == "pass"
+
+
+def test_the_manifest_says_what_goes_back_where(folder: Path) -> None:
+    for name in STREAMS:
+        artifact = artifact_of(folder, name)
+        state, conv = artifact.states
+        assert (state.input, state.output) == ("past_state", "present_state")
+        assert (state.shape, state.dtype) == (["batch", 2, 8, 8], "float32")
+        assert state.layout == "batch, head, key channel, value channel"
+        assert (conv.input, conv.output) == ("past_conv", "present_conv")
+        assert conv.shape == ["batch", 48, 3]
+        assert {state.initial, conv.initial} == {"zeros"}
+        assert artifact.entry == ("step" if "step" in name else "prefill")
+
+
+@pytest.mark.parametrize(
+    ("form", "domain", "opset", "ir_version", "loads"),
+    [
+        ("", "ai.onnx", 18, 8, "1.15"),
+        ("-ms", "com.microsoft", 18, 8, "1.25.1"),
+        ("-std27", "ai.onnx", 27, 13, "1.32"),
+    ],
+)
+def test_a_form_is_stamped_as_it_is(
+    form: str, domain: str, opset: int, ir_version: int, loads: str, folder: Path
+) -> None:
+    for entry in ("prefill", "step"):
+        path = folder / PLACE / "onnx" / f"{entry}{form}" / "model.onnx"
+        model = onnx.load(path)
+        nodes = [node for node in model.graph.node if node.op_type == "LinearAttention"]
+        assert len(nodes) == (1 if form else 0)
+        assert [node.domain or "ai.onnx" for node in nodes] == [domain] * len(nodes)
+        for node in nodes:
+            given = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+            assert given["scale"] == pytest.approx(8**-0.5)
+            assert given["update_rule"] == b"gated_delta"
+        said = describe(path)
+        assert (said["opsets"]["ai.onnx"], said["ir_version"]) == (opset, ir_version)
+        assert said["form"] == (form.removeprefix("-") or "portable")
+        assert said["loads_in"]["ONNX Runtime"] == f"{loads} and later"
+        assert said["smallest_onnxruntime"] == loads
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_pieces_of_every_runtime_are_the_whole(name: str, folder: Path) -> None:
+    """Prefill, steps and any split, of every form, against the float64 definition."""
+    artifact = artifact_of(folder, name)
+    session = session_of(folder, artifact)
+    with open_reference(folder / artifact.reference) as reference:
+        check = check_pieces(session, artifact, reference)
+        assert check is not None
+        assert check.code is Code.PASS
+        case = reference.index.stream
+        assert case is not None
+        if artifact.entry == "prefill":
+            inputs, wanted = reference.inputs(case), reference.outputs(case)["output"]
+            for pieces in ([67], [64, 3], [1] * 3 + [63, 1]):
+                got = run_pieces(session, artifact, inputs, pieces)
+                assert np.linalg.norm(got - wanted) / np.linalg.norm(wanted) < 1e-5
+
+
+class Changed:
+    """A session whose inputs or outputs are not what they should be."""
+
+    def __init__(self, session: Session, change: Callable[[Session, Tensors], Tensors]) -> None:
+        self._session, self._change = session, change
+
+    def run(self, inputs: Tensors) -> Tensors:
+        return self._change(self._session, inputs)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._session, name)
+
+
+def forgets(session: Session, inputs: Tensors) -> Tensors:
+    return session.run({**inputs, "past_state": np.zeros_like(inputs["past_state"])})
+
+
+def forgets_the_convolution(session: Session, inputs: Tensors) -> Tensors:
+    return session.run({**inputs, "past_conv": np.zeros_like(inputs["past_conv"])})
+
+
+def fades(session: Session, inputs: Tensors) -> Tensors:
+    outputs = session.run(inputs)
+    return {**outputs, "present_state": outputs["present_state"] * np.float32(0.9999)}
+
+
+def transposes(session: Session, inputs: Tensors) -> Tensors:
+    outputs = session.run(inputs)
+    state = outputs["present_state"].swapaxes(-1, -2)
+    return {**outputs, "present_state": np.ascontiguousarray(state)}
+
+
+def hands_back(session: Session, inputs: Tensors) -> Tensors:
+    return {**session.run(inputs), "present_state": inputs["past_state"]}
+
+
+@pytest.mark.parametrize("name", ["onnx/step", "onnx/prefill-ms"])
+@pytest.mark.parametrize("fault", [forgets, forgets_the_convolution, fades, transposes, hands_back])
+def test_a_state_that_is_not_handed_on_is_seen(
+    fault: Callable[[Session, Tensors], Tensors], name: str, folder: Path
+) -> None:
+    artifact = artifact_of(folder, name)
+    session = Changed(session_of(folder, artifact), fault)
+    with open_reference(folder / artifact.reference) as reference:
+        check = check_pieces(session, artifact, reference)  # type: ignore[arg-type]
+    assert check is not None
+    assert check.code is Code.PIECES_DIFFER
+    assert "67 tokens" in check.message
+
+
+def test_a_contract_that_names_the_wrong_tensor_is_seen(folder: Path) -> None:
+    """present_state fed back from before the step: the values of the state that went in."""
+    artifact = artifact_of(folder, "onnx/step")
+    links = [link.model_copy() for link in artifact.states]
+    links[0].initial = "zeros"
+    links[0].output, links[1].output = links[1].output, links[0].output
+    wrong = artifact.model_copy(update={"states": links})
+    session = session_of(folder, artifact)
+    with (
+        open_reference(folder / artifact.reference) as reference,
+        pytest.raises(RunFailed, match="past_state"),
+    ):
+        check_pieces(session, wrong, reference)
