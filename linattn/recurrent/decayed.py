@@ -2,72 +2,81 @@
 
     A[t, s] = sum_d q[t, d] k[s, d] exp(g[s+1, d] + .. + g[t, d])      s <= t, else 0
 
-The log decays g are never above 0, and their sums are made of terms of one sign: neither the
-difference of two running sums, which rounds as the longest of them does, nor exp of minus one,
-which overflows where a gate closes.
+The log decays g are never above 0, and what is computed here are sums of them and products of
+their exponentials: neither the difference of two running sums, which rounds as the longest of them
+does, nor exp of minus one, which overflows where a gate closes.
 """
 
 import torch
 from torch import Tensor
 
-_PARTS = 4
-CHUNK = _PARTS**3
-
-
-def decayed_products(query: Tensor, key: Tensor, decay: Tensor) -> Tensor:
-    """A ``[.., C, C]`` of query and key ``[.., C, D]`` and decay ``[.., C, 1 or D]``, C = CHUNK."""
-    if decay.size(-1) == 1:
-        ones = torch.ones_like(decay)
-        return torch.matmul(query, key.transpose(-1, -2)) * _by_channel(ones, ones, decay)
-    return _by_channel(query, key, decay)
+def lower(x: Tensor, size: int, diagonal: int = 0) -> Tensor:
+    """Ones in and below a diagonal, ``[size, size]``."""
+    return x.new_ones([size, size]).tril(diagonal)
 
 
 def sum_to(decay: Tensor) -> Tensor:
-    """``[.., n, D]``: of every token and all before it."""
-    return torch.matmul(_ones(decay).tril(), decay)
+    """Of decays ``[.., C]``: of every token and all before it."""
+    return torch.matmul(decay, lower(decay, decay.size(-1)).transpose(0, 1))
 
 
 def sum_after(decay: Tensor) -> Tensor:
-    """``[.., n, D]``: of all that come after a token."""
-    return torch.matmul(_ones(decay).triu(1), decay)
+    """Of decays ``[.., C]``: of all that come after a token."""
+    return torch.matmul(decay, lower(decay, decay.size(-1), -1))
 
 
-def _ones(x: Tensor) -> Tensor:
-    return x.new_ones([x.size(-2), x.size(-2)])
+def decay_between(decay: Tensor) -> Tensor:
+    """The exponential in A, ``[.., C, C]``, of decays ``[.., C]``; zeros above the diagonal.
 
-
-def _by_channel(query: Tensor, key: Tensor, decay: Tensor) -> Tensor:
-    """The chunk is cut in four, and again.
-
-    What lies between tokens of two parts is cut where the later part begins. Within four tokens
-    every pair has its own exponents.
+    One product with a constant that says for each pair which decays are between.
     """
-    q4, k4, g4 = _cut(query), _cut(key), _cut(decay)
-    q16, k16, g16 = _cut(q4), _cut(k4), _cut(g4)
-    lower = _ones(g16).tril()
-    counted = g16.unsqueeze(-2) * lower.tril(-1).unsqueeze(-1)  # [.., r, s, D]: g_r where r > s
-    between = torch.matmul(lower, counted.flatten(-2))
-    between = torch.unflatten(between, -1, [lower.size(0), decay.size(-1)])
-    pairs = q16.unsqueeze(-2) * k16.unsqueeze(-3) * torch.exp(between)
-    return _joined(query, key, decay, _joined(q4, k4, g4, pairs.sum(dim=-1) * lower))
+    size = decay.size(-1)
+    to, after = lower(decay, size), lower(decay, size, -1)
+    counted = (to.transpose(0, 1).unsqueeze(2) * after.unsqueeze(1)).flatten(1)
+    sums = torch.unflatten(torch.matmul(decay, counted), -1, [size, size])
+    # Not exp of something far below zero: processors take ages over numbers that small.
+    return torch.exp(sums) * to
 
 
-def _cut(x: Tensor, parts: int = _PARTS) -> Tensor:
-    """``[.., n, D]`` as ``[.., 4, n / 4, D]``."""
-    return torch.unflatten(x, -2, [parts, x.size(-2) // parts])
+def products_by_channel(
+    query: Tensor, key: Tensor, kept: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A for decays of each channel.
 
+    Blocks of 1, 2, 4 .. tokens: two neighbours make one of twice the size. What the later one asks
+    of the earlier is decayed where the two meet: queries since their block began, keys until theirs
+    ended.
 
-def _joined(query: Tensor, key: Tensor, decay: Tensor, within: Tensor) -> Tensor:
-    """A ``[.., n, n]``, given that of each of its four parts: ``within [.., 4, n / 4, n / 4]``."""
-    part, parts = within.size(-1), within.size(-3)
-    rows = []
-    for i in range(parts):
-        start = i * part
-        row = within[..., i, :, :]
-        if i > 0:
-            q = query[..., start : start + part, :]
-            q = q * torch.exp(sum_to(decay[..., start : start + part, :]))
-            k = key[..., :start, :] * torch.exp(sum_after(decay[..., :start, :]))
-            row = torch.cat((torch.matmul(q, k.transpose(-1, -2)), row), dim=-1)
-        rows.append(torch.nn.functional.pad(row, [0, (parts - 1 - i) * part]))
-    return torch.cat(rows, dim=-2)
+    Args:
+        query: ``[.., C, D]``, C a power of two.
+        key: the same.
+        kept: the exponentials of the decays.
+
+    Returns:
+        A ``[.., C, C]``; the queries decayed since the chunk began, the keys until it ends, and
+        what is kept by all of it, ``[.., 1, D]``.
+    """
+    size = query.size(-2)
+    within = (query * key).sum(dim=-1, keepdim=True).unsqueeze(-1)  # [.., blocks, part, part]
+    since, until = query * kept, key
+    whole = kept.unsqueeze(-2)  # [.., blocks, 1, D]
+    part = 1
+    while part < size:
+        pairs = [size // (2 * part), 2, part]
+        late, early = torch.unflatten(since, -2, pairs), torch.unflatten(until, -2, pairs)
+        asked, known = late[..., 1, :, :], early[..., 0, :, :]
+        if part <= 2:  # so small that products of matrices take longer
+            across = (asked.unsqueeze(-2) * known.unsqueeze(-3)).sum(dim=-1)
+        else:
+            across = torch.matmul(asked, known.transpose(-1, -2))
+        blocks = torch.unflatten(within, -3, [size // (2 * part), 2])
+        top = torch.nn.functional.pad(blocks[..., 0, :, :], [0, part])
+        within = torch.cat((top, torch.cat((across, blocks[..., 1, :, :]), dim=-1)), dim=-2)
+        both = torch.unflatten(whole, -3, [size // (2 * part), 2])
+        first, second = both[..., 0, :, :], both[..., 1, :, :]
+        ones = torch.ones_like(first)
+        since = (late * torch.stack((ones, first), dim=-3)).flatten(-4, -2)
+        until = (early * torch.stack((second, ones), dim=-3)).flatten(-4, -2)
+        whole = first * second
+        part = 2 * part
+    return within.squeeze(-3), since, until, whole.squeeze(-3)
