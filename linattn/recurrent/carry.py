@@ -65,25 +65,23 @@ def _turn(
 
         none      which tokens there are, but for the delta rule
         head      decays between tokens, since the chunk began, until it ends, of all of it
-        channel   the products of tokens, the keys that are read, decays of all of it; queries and
-                  keys come with their decays
+        channel   the products of tokens, the same three decays
     """
     query, key, value = chunk[0], chunk[1], chunk[2]
     reads = key
-    if decay == "channel":
-        own, reads = chunk[-3], chunk[-2]
+    if decay == "none":
+        own = torch.matmul(query, key.transpose(-1, -2)) * mask
+        if not delta:
+            key = key * chunk[-1]
     else:
-        own = torch.matmul(query, key.transpose(-1, -2))
+        own = chunk[-4]
         if decay == "head":
-            own = own * scale * chunk[-4]
-            query = query * chunk[-3]
-            if delta:
-                reads = key * chunk[-3]
-            key = key * chunk[-2]
-        else:
-            own = own * mask
-            if not delta:
-                key = key * chunk[-1]
+            own = torch.matmul(query, key.transpose(-1, -2)) * own
+        own = own * scale
+        query = query * chunk[-3]
+        if delta:
+            reads = key * chunk[-3]
+        key = key * chunk[-2]
     output = torch.matmul(query, state) * scale
     if delta:
         value = torch.matmul(chunk[3], value - torch.matmul(reads, state))

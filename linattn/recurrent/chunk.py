@@ -89,23 +89,24 @@ def chunked(
         g = in_chunks(decay.unsqueeze(-1), rows, size).squeeze(-1) * there
         between, since = decay_between(g), torch.exp(sum_to(g))
         until = torch.exp(sum_after(g))
-        decays = [between, since.unsqueeze(-1)]
         if b is None:
             chunks = [q, k, v]
             until = until * there
         else:
             chunks = [q, k, v, _solved(torch.matmul(k, k.transpose(-1, -2)) * between, b)]
-        chunks = chunks + decays + [until.unsqueeze(-1), since[..., -1:].unsqueeze(-1)]
+        since = since.unsqueeze(-1)
+        chunks.extend([between, since, until.unsqueeze(-1), since[..., -1:, :]])
     else:
         kind = "channel"
-        kept = torch.exp(in_chunks(decay, rows, size) * there.unsqueeze(-1))
-        own, since, until, whole = products_by_channel(q, k, kept)
-        whole = whole.transpose(-1, -2)
+        g = in_chunks(decay, rows, size) * there.unsqueeze(-1)
+        own, inner, since, until = products_by_channel(q, k, g, b is not None)
+        whole = torch.exp(g.sum(dim=-2)).unsqueeze(-1)
         if b is None:
-            chunks = [since, until * there.unsqueeze(-1), v, own * scale, until, whole]
+            until = until * there.unsqueeze(-1)
+            chunks = [q, k, v]
         else:
-            inner, reads, _, _ = products_by_channel(k, k, kept)
-            chunks = [since, until, v, _solved(inner, b), own * scale, reads, whole]
+            chunks = [q, k, v, _solved(inner, b)]
+        chunks.extend([own, since, until, whole])
     output, last = carried(state, chunks, mask, scale, beta is not None, kind)
     return in_tokens(output, length).to(dtype), last
 

@@ -2,9 +2,8 @@
 
     A[t, s] = sum_d q[t, d] k[s, d] exp(g[s+1, d] + .. + g[t, d])      s <= t, else 0
 
-The log decays g are never above 0, and what is computed here are sums of them and products of
-their exponentials: neither the difference of two running sums, which rounds as the longest of them
-does, nor exp of minus one, which overflows where a gate closes.
+The log decays g are never above 0, and their sums are made of terms of one sign: neither the difference of two running sums, which rounds as the longest of them does, nor exp of minus one,
+which overflows where a gate closes.
 """
 
 import torch
@@ -39,44 +38,85 @@ def decay_between(decay: Tensor) -> Tensor:
 
 
 def products_by_channel(
-    query: Tensor, key: Tensor, kept: Tensor
+    query: Tensor, key: Tensor, decay: Tensor, delta: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A for decays of each channel.
+    """A of queries and of keys with themselves, for decays of each channel.
 
-    Blocks of 1, 2, 4 .. tokens: two neighbours make one of twice the size. What the later one asks
-    of the earlier is decayed where the two meet: queries since their block began, keys until theirs
-    ended.
+    Of two tokens, the later one is decayed since a place between the two, the earlier one until it:
+    where the two halves meet of the smallest block of 2, 4, 8 .. that holds both. So there is
+    one product for each size of block, and one without decay for a token and itself. All are taken
+    for one chunk after the other: they fill a cache, and not the memory.
 
     Args:
-        query: ``[.., C, D]``, C a power of two.
+        query: ``[chunks, .., C, D]``, C a power of two.
         key: the same.
-        kept: the exponentials of the decays.
+        decay: the same.
+        delta: whether the keys' own products are wanted.
 
     Returns:
-        A ``[.., C, C]``; the queries decayed since the chunk began, the keys until it ends, and
-        what is kept by all of it, ``[.., 1, D]``.
+        Both A ``[chunks, .., C, C]``, and the exponentials of :func:`sum_to` and
+        :func:`sum_after`. Without ``delta``, the second A is the first.
     """
-    size = query.size(-2)
-    within = (query * key).sum(dim=-1, keepdim=True).unsqueeze(-1)  # [.., blocks, part, part]
-    since, until = query * kept, key
-    whole = kept.unsqueeze(-2)  # [.., blocks, 1, D]
-    part = 1
-    while part < size:
-        pairs = [size // (2 * part), 2, part]
-        late, early = torch.unflatten(since, -2, pairs), torch.unflatten(until, -2, pairs)
-        asked, known = late[..., 1, :, :], early[..., 0, :, :]
-        if part <= 2:  # so small that products of matrices take longer
-            across = (asked.unsqueeze(-2) * known.unsqueeze(-3)).sum(dim=-1)
-        else:
-            across = torch.matmul(asked, known.transpose(-1, -2))
-        blocks = torch.unflatten(within, -3, [size // (2 * part), 2])
-        top = torch.nn.functional.pad(blocks[..., 0, :, :], [0, part])
-        within = torch.cat((top, torch.cat((across, blocks[..., 1, :, :]), dim=-1)), dim=-2)
-        both = torch.unflatten(whole, -3, [size // (2 * part), 2])
-        first, second = both[..., 0, :, :], both[..., 1, :, :]
-        ones = torch.ones_like(first)
-        since = (late * torch.stack((ones, first), dim=-3)).flatten(-4, -2)
-        until = (early * torch.stack((second, ones), dim=-3)).flatten(-4, -2)
-        whole = first * second
-        part = 2 * part
-    return within.squeeze(-3), since, until, whole.squeeze(-3)
+    counted, masks = _levels(decay, decay.size(-2))
+    chunks = [query, key, decay]
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        found = _looped(chunks, counted, masks, delta)
+    elif torch.compiler.is_exporting():
+        found = _scanned(chunks, counted, masks, delta)
+    else:
+        found = _looped(chunks, counted, masks, delta)
+    return found[0], found[-3], found[-2], found[-1]
+
+
+def _levels(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Which decays each token of a block gets, ``[sizes, C, C]``, and which pairs are of it."""
+    ones = lower(x, size)
+    counted, masks = [torch.zeros_like(ones)], [ones.triu()]
+    half = 1
+    while half < size:
+        number = x.new_ones([size], dtype=torch.int64).cumsum(0) - 1
+        block = torch.div(number, half, rounding_mode="floor")
+        late = block.remainder(2).to(x.dtype).unsqueeze(-1)
+        same_half = block.unsqueeze(-1).eq(block).to(x.dtype)
+        counted.append(same_half * (late * ones + (1 - late) * ones.tril(-1).transpose(0, 1)))
+        block = torch.div(block, 2, rounding_mode="floor")
+        same = block.unsqueeze(-1).eq(block).to(x.dtype)
+        masks.append(same * late * (1 - late).transpose(0, 1))
+        half = 2 * half
+    counted.append(ones)
+    counted.append(ones.tril(-1).transpose(0, 1))
+    return torch.stack(counted), torch.stack(masks)
+
+
+def _looped(chunks: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -> list[Tensor]:
+    found = [
+        _of_chunk([x[place] for x in chunks], counted, masks, delta)
+        for place in range(chunks[0].size(0))
+    ]
+    return [torch.stack([one[i] for one in found]) for i in range(len(found[0]))]
+
+
+@torch.jit.unused
+def _scanned(chunks: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -> list[Tensor]:
+    from torch._higher_order_ops.scan import scan
+
+    def turn(nothing: Tensor, chunk: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        return nothing + 1, _of_chunk(chunk, counted, masks, delta)
+
+    return list(scan(turn, masks.new_ones([1]), chunks)[1])
+
+
+def _of_chunk(chunk: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -> list[Tensor]:
+    query, key, decay = chunk[0], chunk[1], chunk[2]
+    levels = masks.size(0)
+    between = torch.exp(torch.matmul(counted[:levels], decay.unsqueeze(-3)))
+    since = torch.exp(torch.matmul(counted[levels], decay))
+    until = torch.exp(torch.matmul(counted[levels + 1], decay))
+    keys = key.unsqueeze(-3) * between
+    known = keys.transpose(-1, -2)
+    products = torch.matmul(query.unsqueeze(-3) * between, known) * masks
+    found = [products.sum(dim=-3)]
+    if delta:
+        found.append((torch.matmul(keys, known) * masks).sum(dim=-3))
+    found.extend([since, until])
+    return found
