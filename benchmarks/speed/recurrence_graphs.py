@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from benchmarks.speed.layers import Array, Sizes
+from linattn.methods.causal_elu import CausalEluAttention, CausalEluConfig
 from linattn.recurrent import chunked
 from linattn_export.capture import sizes_may_be_one
 
 _MOST_TOKENS = 65536
+_EPS = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,8 @@ def inputs_of(rule: Rule, length: int, sizes: Sizes) -> dict[str, Array]:
         gates = normal(1, length, heads if rule.decay == "head" else sizes.d_model)
         found["decay"] = -np.logaddexp(0, -3 - gates).astype(np.float32)
     if rule.delta:
-        found["beta"] = 1 / (1 + np.exp(-normal(1, length, heads)))
+        beta = 1 / (1 + np.exp(-normal(1, length, heads)))
+        found["beta"] = beta.astype(np.float32)
     return found
 
 
@@ -110,11 +113,11 @@ def write_portable(path: Path, rule: Rule, sizes: Sizes) -> None:
     write_traced(path, Portable(rule, sizes), inputs)
 
 
-def write_traced(path: Path, module: nn.Module, inputs: dict[str, Tensor]) -> None:
-    """Any module with the axes of this file: the first two of all but the state are dynamic."""
+def write_traced(path: Path, module: nn.Module, inputs: dict[str, Tensor], axis: int = 1) -> None:
+    """Any module: batch and tokens, which are ``axis`` of all but the state, are dynamic."""
     batch, sequence = Dim("batch", min=1, max=8), Dim("sequence", min=1, max=_MOST_TOKENS)
     axes = {
-        name: {0: batch} if name == "past_state" else {0: batch, 1: sequence} for name in inputs
+        name: {0: batch} if name == "past_state" else {0: batch, axis: sequence} for name in inputs
     }
     with sizes_may_be_one(), torch.no_grad():
         program = torch.export.export(module.eval(), (), inputs, dynamic_shapes=axes)
@@ -123,6 +126,38 @@ def write_traced(path: Path, module: nn.Module, inputs: dict[str, Tensor]) -> No
     )
     assert exported is not None
     exported.save(path)
+
+
+class CumulativeSum(nn.Module):
+    """Causal linear attention as public implementations have it: all N states at once.
+
+    phi(k) v^T is summed along the tokens, ``[B, H, N, D, D]``, then multiplied by phi(q).
+    """
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Of ``[B, H, N, D]`` each."""
+        query, key = nn.functional.elu(query) + 1, nn.functional.elu(key) + 1
+        states = (key.unsqueeze(-1) * value.unsqueeze(-2)).cumsum(2)
+        numerator = torch.einsum("bhnd,bhnde->bhne", query, states)
+        denominator = torch.einsum("bhnd,bhnd->bhn", query, key.cumsum(2))
+        return numerator / (denominator.unsqueeze(-1) + _EPS)
+
+
+def causal_inputs(length: int, sizes: Sizes) -> dict[str, Array]:
+    """Queries, keys and values by head, ``[1, H, N, D]``."""
+    generator = np.random.default_rng(length)
+    shape = (1, sizes.heads, length, sizes.width)
+    return {
+        name: generator.standard_normal(shape).astype(np.float32)
+        for name in ("query", "key", "value")
+    }
+
+
+def write_causal(path: Path, sizes: Sizes, *, ours: bool) -> None:
+    """Causal linear attention with elu + 1, as this package has it or by a cumulative sum."""
+    module = CausalEluAttention(CausalEluConfig(eps=_EPS)) if ours else CumulativeSum()
+    inputs = {name: torch.from_numpy(x) for name, x in causal_inputs(100, sizes).items()}
+    write_traced(path, module, inputs, axis=2)
 
 
 def write_operator(path: Path, rule: Rule, sizes: Sizes, *, standard: bool) -> None:

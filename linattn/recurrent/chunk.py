@@ -1,16 +1,20 @@
-"""The recurrence of a whole sequence, in chunks of 64 tokens: matrix products for all at once.
+"""The recurrence of a whole sequence, in chunks of 64 or 32 tokens.
 
 Within a chunk, with G_t the sum of its log decays up to t, and A of linattn.recurrent.decayed:
 
-    o_t = scale (exp(G_t) q_t)^T S + sum_{s <= t} A[t, s] v'_s
+    o_t = scale ((exp(G_t) q_t)^T S + sum_{s <= t} A[t, s] v'_s)
     S+  = diag(exp(G_C)) S + K~^T V'                              K~_s = exp(g_{s+1} + .. + g_C) k_s
 
-where v' = v, or for the delta rules V' = U - W S with (I + L) U = beta V, (I + L) W = beta exp(G) K
-and L[t, s] = beta_t A'[t, s] for s < t, A' being A of the keys with themselves.
+where v' = v, or for the delta rules V' = (I + L)^-1 beta (V - exp(G) K S) and
+L[t, s] = beta_t A'[t, s] for s < t, A' being A of the keys with themselves.
+
+The inverses, and decays between the tokens of a chunk, are computed for all chunks at once; what
+has to do with the state, or is needed in one turn alone, in linattn.recurrent.carry.
 
 Sources: Yang et al. 2023, arXiv 2312.06635 (chunks of gated attention); Yang et al. 2024, arXiv
 2406.06484 section 3 (the delta rule as products).
-Cost: O(N (C (D + E) + D E)) time, O(N (C + D E / C)) memory.
+Cost: O(N (C (D + E) + D E)) time, and log C times C D for decays of channels; O(N (C + D + E))
+memory.
 """
 
 from typing import Optional
@@ -30,7 +34,7 @@ from linattn.recurrent.heads import check_state, grouped
 from linattn.recurrent.inverse import unit_lower_inverse
 from linattn.recurrent.places import in_chunks, in_tokens, places, real
 
-_CHUNK, _DELTA_CHUNK = 64, 32
+_CHUNK, _SMALL_CHUNK = 64, 32
 
 
 def chunked(
@@ -71,7 +75,7 @@ def chunked(
     if state is None:
         state = query.new_zeros([batch, heads, width, value.size(-1)])
     check_state(state, query, value)
-    size = _size(beta is not None)
+    size = _size(beta is not None or (decay is not None and decay.dim() == 4))
     rows, there = places(query, size), real(query, size)
     q, k, v = in_chunks(query, rows, size), in_chunks(key, rows, size), in_chunks(value, rows, size)
     b: Optional[Tensor] = None
@@ -111,9 +115,9 @@ def chunked(
     return in_tokens(output, length).to(dtype), last
 
 
-def _size(delta: bool, chunk: int = _CHUNK, delta_chunk: int = _DELTA_CHUNK) -> int:
-    """Delta rules take smaller chunks: their inverses cost as the cube of it."""
-    return delta_chunk if delta else chunk
+def _size(small: bool, chunk: int = _CHUNK, small_chunk: int = _SMALL_CHUNK) -> int:
+    """Inverses, and decays of channels, cost so much a pair of tokens that fewer pairs pay."""
+    return small_chunk if small else chunk
 
 
 def _solved(products: Tensor, beta: Tensor) -> Tensor:

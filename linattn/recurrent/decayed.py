@@ -2,12 +2,14 @@
 
     A[t, s] = sum_d q[t, d] k[s, d] exp(g[s+1, d] + .. + g[t, d])      s <= t, else 0
 
-The log decays g are never above 0, and their sums are made of terms of one sign: neither the difference of two running sums, which rounds as the longest of them does, nor exp of minus one,
+The log decays g are never above 0, and their sums are made of terms of one sign: neither the
+difference of two running sums, which rounds as the longest of them does, nor exp of minus one,
 which overflows where a gate closes.
 """
 
 import torch
 from torch import Tensor
+
 
 def lower(x: Tensor, size: int, diagonal: int = 0) -> Tensor:
     """Ones in and below a diagonal, ``[size, size]``."""
