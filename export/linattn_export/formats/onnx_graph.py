@@ -65,7 +65,8 @@ def _translate(job: Job) -> Any:
     inputs, outputs = job.specs()
     captured = job.program
     try:
-        with _exporter():
+        # Of a scan that gradients might go through, torch would make another one.
+        with _exporter(), torch.no_grad():
             program = torch.onnx.export(
                 captured,
                 (),
