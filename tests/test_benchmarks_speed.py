@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import itertools
 import json
 import sys
 import time
@@ -14,14 +15,17 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from benchmarks.speed import export_time, page
+from benchmarks.speed import export_time, page, recurrence, recurrence_graphs
 from benchmarks.speed.floor_graph import floor_inputs, multiplications, write_floor
 from benchmarks.speed.layers import QUICK, hidden_states, open_session
 from benchmarks.speed.load import Watch
 from benchmarks.speed.ratios import Goal, Ratio, ratio
 from benchmarks.speed.timing import interleave
 
-SCRIPTS = ("floor", "softmax", "eager", "fixed", "peers", "memory", "startup", "export_time")
+SCRIPTS = (
+    "floor", "softmax", "eager", "fixed", "peers", "memory", "startup", "export_time",
+    "recurrence", "recurrence_memory",
+)  # fmt: skip
 LENGTH = 24
 
 
@@ -197,6 +201,40 @@ def test_quick_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert row["ratio"]["low"] <= row["ratio"]["value"] <= row["ratio"]["high"]
         assert row["verdict"] in ("met", "missed", "inconclusive")
     assert (tmp_path / "speed_floor.md").read_text().startswith("# ")
+
+
+def test_quick_mode_of_the_recurrence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_script("recurrence", monkeypatch, "--quick", "--output", tmp_path)
+    document = json.loads((tmp_path / "speed_recurrence.json").read_text())
+    against = {(row["rule"], row["N"], row["against"]) for row in document["rows"]}
+    rules, nodes = ("linear", "gated, by head"), ("com.microsoft", "ai.onnx 27")
+    assert against == set(itertools.product(rules, (40, 100), nodes))
+    (causal,) = document["more"]["Causal attention against all states at once"]
+    assert causal["goal"] == "<= 0.1"
+
+
+def test_quick_mode_of_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_script("recurrence_memory", monkeypatch, "--quick", "--output", tmp_path)
+    document = json.loads((tmp_path / "speed_recurrence_memory.json").read_text())
+    assert document["notes"] or {row["rule"] for row in document["rows"]} == {
+        "linear", "gated, by head",
+    }  # fmt: skip
+
+
+def test_what_differs_is_not_timed(tmp_path: Path) -> None:
+    linear = recurrence_graphs.RULES[0]
+    recurrence_graphs.write_operator(tmp_path / "m.onnx", linear, QUICK, standard=False)
+    session = open_session(tmp_path / "m.onnx")
+    inputs = recurrence_graphs.inputs_of(linear, 8, QUICK)
+    other = inputs | {"value": 2 * inputs["value"]}
+    assert recurrence.difference(session, session, inputs) == 0
+
+    class Other:
+        def run(self, _: object) -> Any:
+            return session.run(dict(other))
+
+    with pytest.raises(SystemExit, match="outputs differ by"):
+        recurrence.require_same("linear", Other(), session, inputs)  # type: ignore[arg-type]
 
 
 FAKE_OPTIMUM = """#!{python}

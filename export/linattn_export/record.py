@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from linattn import record_of
-from linattn.recurrent.decayed import CHUNK
+from linattn.recurrent.chunk import CHUNK
 from linattn_export.cases import verified_batch
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp

@@ -1,16 +1,20 @@
-"""The recurrence of a whole sequence, in chunks of 64 tokens: matrix products for all at once.
+"""The recurrence of a whole sequence, in chunks of 64 or 32 tokens.
 
 Within a chunk, with G_t the sum of its log decays up to t, and A of linattn.recurrent.decayed:
 
-    o_t = scale (exp(G_t) q_t)^T S + sum_{s <= t} A[t, s] v'_s
+    o_t = scale ((exp(G_t) q_t)^T S + sum_{s <= t} A[t, s] v'_s)
     S+  = diag(exp(G_C)) S + K~^T V'                              K~_s = exp(g_{s+1} + .. + g_C) k_s
 
-where v' = v, or for the delta rules V' = U - W S with (I + L) U = beta V, (I + L) W = beta exp(G) K
-and L[t, s] = beta_t A'[t, s] for s < t, A' being A of the keys with themselves.
+where v' = v, or for the delta rules V' = (I + L)^-1 beta (V - exp(G) K S) and
+L[t, s] = beta_t A'[t, s] for s < t, A' being A of the keys with themselves.
+
+The inverses, and decays between the tokens of a chunk, are computed for all chunks at once; what
+has to do with the state, or is needed in one turn alone, in linattn.recurrent.carry.
 
 Sources: Yang et al. 2023, arXiv 2312.06635 (chunks of gated attention); Yang et al. 2024, arXiv
 2406.06484 section 3 (the delta rule as products).
-Cost: O(N (C (D + E) + D E)) time, O(N (C + D E / C)) memory.
+Cost: O(N (C (D + E) + D E)) time, and log C times C D for decays of channels; O(N (C + D + E))
+memory.
 """
 
 from typing import Optional
@@ -18,10 +22,19 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from linattn.recurrent.carry import states
-from linattn.recurrent.decayed import CHUNK, decayed_products, sum_after, sum_to
-from linattn.recurrent.heads import check_state, grouped, per_channel
+from linattn.recurrent.carry import carried
+from linattn.recurrent.decayed import (
+    decay_between,
+    lower,
+    products_by_channel,
+    sum_after,
+    sum_to,
+)
+from linattn.recurrent.heads import check_state, grouped
 from linattn.recurrent.inverse import unit_lower_inverse
+from linattn.recurrent.places import in_chunks, in_tokens, places, real
+
+CHUNK, _SMALL_CHUNK = 64, 32
 
 
 def chunked(
@@ -62,55 +75,52 @@ def chunked(
     if state is None:
         state = query.new_zeros([batch, heads, width, value.size(-1)])
     check_state(state, query, value)
-    q = _chunks(query * scale)
-    k = _chunks(key)
-    v = _chunks(value)
-    g = _chunks(per_channel(decay)) if decay is not None else None
-    own = _products(q, k, g)
-    from_state, reads, to_end = q, k, k
-    kept: Optional[Tensor] = None
-    if g is not None:
-        since_start = torch.exp(sum_to(g))
-        from_state, reads = q * since_start, k * since_start
-        to_end = k * torch.exp(sum_after(g))
-        kept = since_start[..., -1, :]
-        if kept.size(-1) == 1:
-            kept = kept.squeeze(-1)
-    if beta is None:
-        added = torch.matmul(to_end.transpose(-1, -2), v)
-        before, last = states(state, added, kept)
+    size = _size(beta is not None or (decay is not None and decay.dim() == 4))
+    rows, there = places(query, size), real(query, size)
+    q, k, v = in_chunks(query, rows, size), in_chunks(key, rows, size), in_chunks(value, rows, size)
+    b: Optional[Tensor] = None
+    if beta is not None:
+        b = in_chunks(beta.unsqueeze(-1), rows, size).squeeze(-1) * there
+    mask = lower(q, size) * scale
+    if decay is None:
+        kind = "none"
+        if b is None:
+            chunks = [q, k, v, there.unsqueeze(-1)]
+        else:
+            chunks = [q, k, v, _solved(torch.matmul(k, k.transpose(-1, -2)), b)]
+    elif decay.dim() == 3:
+        kind = "head"
+        g = in_chunks(decay.unsqueeze(-1), rows, size).squeeze(-1) * there
+        between, since = decay_between(g), torch.exp(sum_to(g))
+        until = torch.exp(sum_after(g))
+        if b is None:
+            chunks = [q, k, v]
+            until = until * there
+        else:
+            chunks = [q, k, v, _solved(torch.matmul(k, k.transpose(-1, -2)) * between, b)]
+        since = since.unsqueeze(-1)
+        chunks.extend([between, since, until.unsqueeze(-1), since[..., -1:, :]])
     else:
-        b = _chunks(beta.unsqueeze(-1))
-        solved = unit_lower_inverse(_products(b * k, k, g).tril(-1))
-        written = torch.matmul(solved, b * v)
-        recalls = torch.matmul(solved, b * reads)
-        ends = to_end.transpose(-1, -2)
-        forget = torch.matmul(ends, recalls)
-        identity = forget.new_ones([width, width]).tril().triu()
-        if kept is not None:
-            identity = identity * (kept if kept.dim() == 4 else kept.unsqueeze(-1)).unsqueeze(-1)
-        before, last = states(state, torch.matmul(ends, written), identity - forget)
-        v = written - torch.matmul(recalls, before)
-    output = torch.matmul(from_state, before) + torch.matmul(own, v)
-    output = output.permute(1, 0, 3, 2, 4).clone(memory_format=torch.contiguous_format)
-    # Cut by padding with less than nothing: of a slice torch.export cannot tell that it is N long.
-    output = output.flatten(3, 4).flatten(1, 2)
-    output = torch.nn.functional.pad(output, [0, 0, 0, length - output.size(1)])
-    return torch.unflatten(output, 2, [heads, value.size(-1)]).to(dtype), last
+        kind = "channel"
+        g = in_chunks(decay, rows, size) * there.unsqueeze(-1)
+        own, inner, since, until = products_by_channel(q, k, g, b is not None)
+        whole = torch.exp(g.sum(dim=-2)).unsqueeze(-1)
+        if b is None:
+            until = until * there.unsqueeze(-1)
+            chunks = [q, k, v]
+        else:
+            chunks = [q, k, v, _solved(inner, b)]
+        chunks.extend([own, since, until, whole])
+    output, last = carried(state, chunks, mask, scale, beta is not None, kind)
+    return in_tokens(output, length).to(dtype), last
 
 
-def _chunks(x: Tensor, size: int = CHUNK) -> Tensor:
-    """``[B, N, H, D]`` as ``[chunks, B, H, C, D]``, with zeros in place of tokens that are not."""
-    chunks = (x.size(1) + size - 1) // size
-    batch, heads, width = x.size(0), x.size(2), x.size(3)
-    # With one axis for both: pad asks of four axes how they lie in memory, and so whether N is 1.
-    x = x.clone(memory_format=torch.contiguous_format).flatten(2, 3)
-    x = torch.nn.functional.pad(x, [0, 0, 0, chunks * size - x.size(1)])
-    x = x.reshape(batch, chunks, size, heads, width).permute(1, 0, 3, 2, 4)
-    return x.clone(memory_format=torch.contiguous_format)
+def _size(small: bool, chunk: int = CHUNK, small_chunk: int = _SMALL_CHUNK) -> int:
+    """Inverses, and decays of channels, cost so much a pair of tokens that fewer pairs pay."""
+    return small_chunk if small else chunk
 
 
-def _products(query: Tensor, key: Tensor, decay: Optional[Tensor]) -> Tensor:
-    if decay is not None:
-        return decayed_products(query, key, decay)
-    return torch.matmul(query, key.transpose(-1, -2)).tril()
+def _solved(products: Tensor, beta: Tensor) -> Tensor:
+    """What turns the errors of a chunk into what it writes: ``(I + L)^-1 beta``."""
+    below = lower(products, products.size(-1), -1)
+    return unit_lower_inverse(products * (beta.unsqueeze(-1) * below)) * beta.unsqueeze(-2)

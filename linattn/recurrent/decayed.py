@@ -10,64 +10,115 @@ which overflows where a gate closes.
 import torch
 from torch import Tensor
 
-_PARTS = 4
-CHUNK = _PARTS**3
 
-
-def decayed_products(query: Tensor, key: Tensor, decay: Tensor) -> Tensor:
-    """A ``[.., C, C]`` of query and key ``[.., C, D]`` and decay ``[.., C, 1 or D]``, C = CHUNK."""
-    if decay.size(-1) == 1:
-        ones = torch.ones_like(decay)
-        return torch.matmul(query, key.transpose(-1, -2)) * _by_channel(ones, ones, decay)
-    return _by_channel(query, key, decay)
+def lower(x: Tensor, size: int, diagonal: int = 0) -> Tensor:
+    """Ones in and below a diagonal, ``[size, size]``."""
+    return x.new_ones([size, size]).tril(diagonal)
 
 
 def sum_to(decay: Tensor) -> Tensor:
-    """``[.., n, D]``: of every token and all before it."""
-    return torch.matmul(_ones(decay).tril(), decay)
+    """Of decays ``[.., C]``: of every token and all before it."""
+    return torch.matmul(decay, lower(decay, decay.size(-1)).transpose(0, 1))
 
 
 def sum_after(decay: Tensor) -> Tensor:
-    """``[.., n, D]``: of all that come after a token."""
-    return torch.matmul(_ones(decay).triu(1), decay)
+    """Of decays ``[.., C]``: of all that come after a token."""
+    return torch.matmul(decay, lower(decay, decay.size(-1), -1))
 
 
-def _ones(x: Tensor) -> Tensor:
-    return x.new_ones([x.size(-2), x.size(-2)])
+def decay_between(decay: Tensor) -> Tensor:
+    """The exponential in A, ``[.., C, C]``, of decays ``[.., C]``; zeros above the diagonal.
 
-
-def _by_channel(query: Tensor, key: Tensor, decay: Tensor) -> Tensor:
-    """The chunk is cut in four, and again.
-
-    What lies between tokens of two parts is cut where the later part begins. Within four tokens
-    every pair has its own exponents.
+    One product with a constant that says for each pair which decays are between.
     """
-    q4, k4, g4 = _cut(query), _cut(key), _cut(decay)
-    q16, k16, g16 = _cut(q4), _cut(k4), _cut(g4)
-    lower = _ones(g16).tril()
-    counted = g16.unsqueeze(-2) * lower.tril(-1).unsqueeze(-1)  # [.., r, s, D]: g_r where r > s
-    between = torch.matmul(lower, counted.flatten(-2))
-    between = torch.unflatten(between, -1, [lower.size(0), decay.size(-1)])
-    pairs = q16.unsqueeze(-2) * k16.unsqueeze(-3) * torch.exp(between)
-    return _joined(query, key, decay, _joined(q4, k4, g4, pairs.sum(dim=-1) * lower))
+    size = decay.size(-1)
+    to, after = lower(decay, size), lower(decay, size, -1)
+    counted = (to.transpose(0, 1).unsqueeze(2) * after.unsqueeze(1)).flatten(1)
+    sums = torch.unflatten(torch.matmul(decay, counted), -1, [size, size])
+    # Not exp of something far below zero: processors take ages over numbers that small.
+    return torch.exp(sums) * to
 
 
-def _cut(x: Tensor, parts: int = _PARTS) -> Tensor:
-    """``[.., n, D]`` as ``[.., 4, n / 4, D]``."""
-    return torch.unflatten(x, -2, [parts, x.size(-2) // parts])
+def products_by_channel(
+    query: Tensor, key: Tensor, decay: Tensor, delta: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A of queries and of keys with themselves, for decays of each channel.
+
+    Of two tokens, the later one is decayed since a place between the two, the earlier one until it:
+    where the two halves meet of the smallest block of 2, 4, 8 .. that holds both. So there is
+    one product for each size of block, and one without decay for a token and itself. All are taken
+    for one chunk after the other: they fill a cache, and not the memory.
+
+    Args:
+        query: ``[chunks, .., C, D]``, C a power of two.
+        key: the same.
+        decay: the same.
+        delta: whether the keys' own products are wanted.
+
+    Returns:
+        Both A ``[chunks, .., C, C]``, and the exponentials of :func:`sum_to` and
+        :func:`sum_after`. Without ``delta``, the second A is the first.
+    """
+    counted, masks = _levels(decay, decay.size(-2))
+    chunks = [query, key, decay]
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
+        found = _looped(chunks, counted, masks, delta)
+    elif torch.compiler.is_exporting():
+        found = _scanned(chunks, counted, masks, delta)
+    else:
+        found = _looped(chunks, counted, masks, delta)
+    return found[0], found[-3], found[-2], found[-1]
 
 
-def _joined(query: Tensor, key: Tensor, decay: Tensor, within: Tensor) -> Tensor:
-    """A ``[.., n, n]``, given that of each of its four parts: ``within [.., 4, n / 4, n / 4]``."""
-    part, parts = within.size(-1), within.size(-3)
-    rows = []
-    for i in range(parts):
-        start = i * part
-        row = within[..., i, :, :]
-        if i > 0:
-            q = query[..., start : start + part, :]
-            q = q * torch.exp(sum_to(decay[..., start : start + part, :]))
-            k = key[..., :start, :] * torch.exp(sum_after(decay[..., :start, :]))
-            row = torch.cat((torch.matmul(q, k.transpose(-1, -2)), row), dim=-1)
-        rows.append(torch.nn.functional.pad(row, [0, (parts - 1 - i) * part]))
-    return torch.cat(rows, dim=-2)
+def _levels(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Which decays each token of a block gets, ``[sizes, C, C]``, and which pairs are of it."""
+    ones = lower(x, size)
+    counted, masks = [torch.zeros_like(ones)], [ones.triu()]
+    half = 1
+    while half < size:
+        number = x.new_ones([size], dtype=torch.int64).cumsum(0) - 1
+        block = torch.div(number, half, rounding_mode="floor")
+        late = block.remainder(2).to(x.dtype).unsqueeze(-1)
+        same_half = block.unsqueeze(-1).eq(block).to(x.dtype)
+        counted.append(same_half * (late * ones + (1 - late) * ones.tril(-1).transpose(0, 1)))
+        block = torch.div(block, 2, rounding_mode="floor")
+        same = block.unsqueeze(-1).eq(block).to(x.dtype)
+        masks.append(same * late * (1 - late).transpose(0, 1))
+        half = 2 * half
+    counted.append(ones)
+    counted.append(ones.tril(-1).transpose(0, 1))
+    return torch.stack(counted), torch.stack(masks)
+
+
+def _looped(chunks: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -> list[Tensor]:
+    found = [
+        _of_chunk([x[place] for x in chunks], counted, masks, delta)
+        for place in range(chunks[0].size(0))
+    ]
+    return [torch.stack([one[i] for one in found]) for i in range(len(found[0]))]
+
+
+@torch.jit.unused
+def _scanned(chunks: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -> list[Tensor]:
+    from torch._higher_order_ops.scan import scan
+
+    def turn(nothing: Tensor, chunk: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        return nothing + 1, _of_chunk(chunk, counted, masks, delta)
+
+    return list(scan(turn, masks.new_ones([1]), chunks)[1])
+
+
+def _of_chunk(chunk: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -> list[Tensor]:
+    query, key, decay = chunk[0], chunk[1], chunk[2]
+    levels = masks.size(0)
+    between = torch.exp(torch.matmul(counted[:levels], decay.unsqueeze(-3)))
+    since = torch.exp(torch.matmul(counted[levels], decay))
+    until = torch.exp(torch.matmul(counted[levels + 1], decay))
+    keys = key.unsqueeze(-3) * between
+    known = keys.transpose(-1, -2)
+    products = torch.matmul(query.unsqueeze(-3) * between, known) * masks
+    found = [products.sum(dim=-3)]
+    if delta:
+        found.append((torch.matmul(keys, known) * masks).sum(dim=-3))
+    found.extend([since, until])
+    return found

@@ -167,7 +167,7 @@ def _fixed(
         degree = kinds.count("sequence")
         degrees.append(degree)
         if degree >= 2:
-            if length == 1 or length in widths:
+            if length == 1 or length in widths or artifact.block % length == 0 < artifact.block:
                 collision = collision or f"{_named(tensor)} may have widths of {length}"
             elif reading.may_be_split(tensor, artifact.axis("batch").declared[0]):
                 collision = collision or f"{_named(tensor)} may have heads of {length}"

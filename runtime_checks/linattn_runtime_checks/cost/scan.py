@@ -16,7 +16,7 @@ Sizes = Mapping[str, Sequence[Polynomial | None] | None]
 # Their results are at most as large as a product of their operands' axes.
 _SIZED_BY_OPERANDS = {
     "Add", "Cast", "Div", "Exp", "FusedMatMul", "Gemm", "Identity", "MatMul", "Mul", "Neg",
-    "Reshape", "Sigmoid", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
+    "ReduceSum", "Reshape", "Sigmoid", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
 }  # fmt: skip
 
 
