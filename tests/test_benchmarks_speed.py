@@ -24,7 +24,7 @@ from benchmarks.speed.timing import interleave
 
 SCRIPTS = (
     "floor", "softmax", "eager", "fixed", "peers", "memory", "startup", "export_time",
-    "recurrence", "recurrence_memory",
+    "recurrence", "recurrence_memory", "decoding",
 )  # fmt: skip
 LENGTH = 24
 

@@ -87,7 +87,7 @@ def test_the_recurrence_example_runs() -> None:
     example = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[1]
     names: dict[str, object] = {}
     exec(example, names)
-    assert tuple(names["output"].shape) == (1, 8, 1, 64)  # type: ignore[attr-defined]
+    assert tuple(names["output"].shape) == (1, 1, 8, 64)  # type: ignore[attr-defined]
     assert tuple(names["state"].shape) == (1, 8, 64, 64)  # type: ignore[attr-defined]
 
 

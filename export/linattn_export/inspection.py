@@ -31,17 +31,14 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 def form_of(model: Any) -> Form | None:
-    """How an ONNX file holds a recurrence; None where it holds none that we wrote."""
+    """How an ONNX file holds a recurrence; None where it holds none that we know of."""
     for node in model.graph.node:
         if node.op_type == OP:
-            return next(
-                form
-                for form in FORMS.values()
-                if form.name != PORTABLE and form.domain == node.domain
-            )
-    stamped = {item.key: item.value for item in model.metadata_props}.get("linattn.form")
-    recurrent = any(node.op_type == "Scan" for node in model.graph.node)
-    return FORMS[PORTABLE] if stamped == PORTABLE and recurrent else None
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            forms = (form for form in FORMS.values() if form.name != PORTABLE)
+            return next((form for form in forms if form.domain == domain), None)
+    stamped = {item.key: item.value for item in model.metadata_props}.get("linattn.form", "")
+    return FORMS.get(stamped)
 
 
 def describe(path: Path) -> dict[str, Any]:

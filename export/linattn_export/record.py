@@ -92,10 +92,11 @@ def metadata_of(job: Job, version: str) -> dict[str, str]:
     """
     links = [link.model_dump() for link in state_links(job)]
     states = {"linattn.states": json.dumps(links)} if links else {}
+    if record_of(job.subject.method).capabilities.recurrent:
+        states["linattn.form"] = job.variant.form
     return states | {
         "linattn.method": job.subject.method,
         "linattn.entry": job.subject.graph,
-        "linattn.form": job.variant.form,
         "linattn.model": job.subject.model.name,
         "linattn.config": json.dumps(job.subject.config(job.entry), sort_keys=True),
         "linattn.mask": _MASK if job.subject.masked else "none",
