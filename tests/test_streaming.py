@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
+from conftest import CallCli
+from folders import CHECK
 from linattn_export.inspection import describe
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
@@ -20,6 +22,7 @@ from linattn_runtime_checks.reference import open_reference
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, SessionOptions, Tensors
 from linattn_runtime_checks.streaming import check_pieces, run_pieces
+from test_selftest import OF_STREAMS
 
 REQUEST = BuildRequest(
     methods=("gated_delta",),
@@ -224,3 +227,13 @@ def test_a_contract_that_names_the_wrong_tensor_is_seen(name: str, folder: Path)
         pytest.raises(RunFailed, match="past_state"),
     ):
         check_pieces(session, wrong, reference)
+
+
+@pytest.mark.slow
+def test_the_self_test_plants_faults_of_states(quick: Path, call_cli: CallCli) -> None:
+    done = call_cli(CHECK, quick, "--self-test", "--runtime", "ort-cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["false_alarms"] == []
+    assert {each["fault"] for each in found["planted"]} >= OF_STREAMS
+    assert all(each["rejected"] for each in found["planted"])

@@ -178,7 +178,7 @@ def _session_trials(
     folder: Path, artifact: Artifact, runtime: Runtime, *, first: bool
 ) -> Iterator[_Trial]:
     for fault in SESSION_FAULTS.values():
-        if fault.name in _ENDS_THE_PROCESS and not first:
+        if (fault.name in _ENDS_THE_PROCESS and not first) or not fault.fits(artifact):
             continue
         yield _Trial(
             fault=fault.name,

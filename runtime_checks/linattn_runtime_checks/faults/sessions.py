@@ -12,36 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.faults.streams import (
+    FutureLeaks,
+    StateFades,
+    StateForgotten,
+    StateKept,
+    has_states,
+    sees_the_past_only,
+)
+from linattn_runtime_checks.faults.wrapped import Faulty
+from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.runtimes.base import Session, Tensors
 from linattn_runtime_checks.runtimes.onnx_runtime import CUDA, require_provider
 
 _HOURS = 3600.0 * 24
 
 
-class _Faulty:
-    """A session that passes everything on; the faults override ``run``."""
-
-    def __init__(self, session: Session, artifact: Artifact) -> None:
-        self._session, self._artifact = session, artifact
-
-    def run(self, inputs: Tensors) -> Tensors:
-        return self._session.run(inputs)
-
-    def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
-        return self._session.signature()
-
-    def providers(self) -> list[str]:
-        return self._session.providers()
-
-    def _outputs(self, inputs: Tensors, change: Callable[[NDArray[Any]], None]) -> Tensors:
-        outputs = {name: tensor.copy() for name, tensor in self._session.run(inputs).items()}
-        for tensor in outputs.values():
-            change(tensor)
-        return outputs
-
-
-class _Stale(_Faulty):
+class _Stale(Faulty):
     """Of two runs with equal shapes, the second returns the output of the first."""
 
     def __init__(self, session: Session, artifact: Artifact) -> None:
@@ -57,7 +44,7 @@ class _Stale(_Faulty):
         return self._kept[shapes] if previous is None else previous
 
 
-class _Nan(_Faulty):
+class _Nan(Faulty):
     """NaN in the very last position."""
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -67,7 +54,7 @@ class _Nan(_Faulty):
         return self._outputs(inputs, change)
 
 
-class _Swapped(_Faulty):
+class _Swapped(Faulty):
     """Two rows of the output in each other's place: of the batch, or of the tokens."""
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -78,7 +65,7 @@ class _Swapped(_Faulty):
         return self._outputs(inputs, change)
 
 
-class _LastTokenMissing(_Faulty):
+class _LastTokenMissing(Faulty):
     """The last row of tokens is never written."""
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -89,7 +76,7 @@ class _LastTokenMissing(_Faulty):
         return self._outputs(inputs, change)
 
 
-class _Coarse(_Faulty):
+class _Coarse(Faulty):
     """The output rounded to 8 bits of mantissa, as bfloat16 has."""
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -100,7 +87,7 @@ class _Coarse(_Faulty):
         return self._outputs(inputs, change)
 
 
-class _Drifting(_Faulty):
+class _Drifting(Faulty):
     """Every run adds a little: state that is kept between runs."""
 
     def __init__(self, session: Session, artifact: Artifact) -> None:
@@ -116,14 +103,14 @@ class _Drifting(_Faulty):
         return self._outputs(inputs, change)
 
 
-class _Crash(_Faulty):
+class _Crash(Faulty):
     """The native code aborts."""
 
     def run(self, inputs: Tensors) -> Tensors:
         os.abort()
 
 
-class _Hang(_Faulty):
+class _Hang(Faulty):
     """A run that never ends."""
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -131,14 +118,14 @@ class _Hang(_Faulty):
         return self._session.run(inputs)
 
 
-class _OutOfMemory(_Faulty):
+class _OutOfMemory(Faulty):
     """A run that allocates without end, and fails as numpy does when there is no more."""
 
     def run(self, inputs: Tensors) -> Tensors:
         raise MemoryError("Unable to allocate 8.00 TiB for an array")
 
 
-class _MemoryHog(_Faulty):
+class _MemoryHog(Faulty):
     """A run that takes memory until there is none; for --memory-limit."""
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -147,7 +134,7 @@ class _MemoryHog(_Faulty):
             taken.append(np.ones(1 << 24))
 
 
-class _OtherProvider(_Faulty):
+class _OtherProvider(Faulty):
     """CUDA was asked for; the session runs on the CPU."""
 
     def __init__(self, session: Session, artifact: Artifact) -> None:
@@ -157,11 +144,12 @@ class _OtherProvider(_Faulty):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFault:
-    """One fault: its name, what it is, and what wraps the session."""
+    """One fault: its name, what it is, what wraps the session, and which artifacts it fits."""
 
     name: str
     title: str
     wrap: Callable[[Session, Artifact], Session]
+    fits: Callable[[Artifact], bool] = lambda artifact: True
 
 
 SESSION_FAULTS: dict[str, SessionFault] = {
@@ -179,4 +167,13 @@ SESSION_FAULTS: dict[str, SessionFault] = {
         ("memory-hog", "a run that takes all memory", _MemoryHog),
         ("cpu-instead-of-cuda", "the CPU ran what CUDA was asked for", _OtherProvider),
     )
-}
+} | {
+    name: SessionFault(name=name, title=title, wrap=wrap, fits=fits)
+    for name, title, wrap, fits in (
+        ("future-leaks", "0.001 of the last token in the first output", FutureLeaks,
+         sees_the_past_only),
+        ("state-forgotten", "every run starts afresh", StateForgotten, has_states),
+        ("state-kept", "the state that comes out is what went in", StateKept, has_states),
+        ("state-fades", "0.001 of the state lost in every run", StateFades, has_states),
+    )
+}  # fmt: skip
