@@ -151,6 +151,15 @@ def logistic(x: Tensor) -> Tensor:
     return torch.where(x < 0, small, torch.ones_like(small)) / (1.0 + small)
 
 
+def log_logistic(x: Tensor) -> Tensor:
+    """The log of the sigmoid, finite for every finite ``x``.
+
+    Exporters write ``logsigmoid`` as the log of a sigmoid, which is -inf, or ends near -18, where
+    the sigmoid rounds to nothing.
+    """
+    return torch.clamp(x, max=0.0) - torch.log(1.0 + torch.exp(-torch.abs(x)))
+
+
 def silu(x: Tensor) -> Tensor:
     """``x`` times its sigmoid; see :func:`logistic`."""
     return x * logistic(x)

@@ -16,13 +16,12 @@ from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, linear, recurred
 from linattn.layers.options import at_least, positive
-from linattn.numerics import by_head, rms_rows, silu, widen
+from linattn.numerics import by_head, log_logistic, rms_rows, silu, widen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,7 @@ class GlaLayer(RecurrentLayer):
             query=by_head(widen(self.q_proj(x)), self.heads),
             key=by_head(widen(self.k_proj(x)), self.heads),
             value=by_head(widen(self.v_proj(x)), self.heads),
-            decay=by_head((logsigmoid(widen(self.gk_proj(x))) / self.normalizer), self.heads),
+            decay=by_head((log_logistic(widen(self.gk_proj(x))) / self.normalizer), self.heads),
             beta=None,
             conv=conv,
             skip=widen(self.g_proj(x)),
