@@ -204,12 +204,13 @@ def _causal(
 
 
 def _another_from(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
-    """``tensor`` with other tokens from ``place`` on."""
+    """``tensor`` with other tokens from ``place`` on; whole numbers stay among those it holds."""
     if "sequence" not in spec.axes:
         return tensor
     axis = spec.axes.index("sequence")
     another = np.moveaxis(tensor.copy(), axis, 0)
-    another[place:] = 1 - another[place:]
+    turned = tensor.min() + tensor.max() if tensor.dtype.kind == "i" else 1
+    another[place:] = turned - another[place:]
     return np.moveaxis(another, 0, axis)
 
 
