@@ -168,7 +168,7 @@ def test_scripted_is_eager(name: str) -> None:
 
 
 def test_what_it_refuses() -> None:
-    with pytest.raises(ModelError, match="bytes needs a method that carries a state; 'elu'"):
+    with pytest.raises(ModelError, match="carries a state, which elu does not; use gated_delta"):
         ByteModel("elu")
     with pytest.raises(ModelError, match="no trained weights for method 'mamba2'"):
         weights_path("mamba2")

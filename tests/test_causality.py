@@ -65,7 +65,7 @@ def test_other_tokens_are_tokens_that_the_model_takes() -> None:
     tokens = np.array([[3, 200, 7, 200, 3]])
     another = another_from(tokens, spec, 2)
     assert another.tolist() == [[3, 200, 196, 3, 200]]
-    assert another_from(np.float32(tokens), spec, 2)[0, 2] == 1 - 7
+    assert another_from(tokens.astype(np.float32), spec, 2)[0, 2] == 1 - 7
 
 
 def hair_of_the_mean(inputs: Tensors, run: Run) -> Tensors:

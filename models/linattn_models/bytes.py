@@ -68,7 +68,10 @@ class ByteModel(nn.Module):
         self.norm = nn.LayerNorm(D_MODEL)
         self.layer_shapes = [list(spec.shape) for spec in self._layer_specs()]
         if not self.layer_shapes:
-            raise ModelError(f"bytes needs a method that carries a state; {method!r} does not")
+            raise ModelError(
+                f"bytes needs a method that carries a state, which {method} does not; "
+                "use gated_delta, which has trained weights"
+            )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``[B, N, 256]`` of bytes ``[B, N]``, from the start of a text."""
