@@ -60,7 +60,7 @@ def generate(folder: Path, prompt: bytes, count: int, choose: Choose) -> Iterato
 
     The prompt goes through the prefill graph at once, from states of zeros. Each byte then goes
     through the step graph, which reads one set of states and writes the other; the sets swap.
-    Nothing is allocated on the way, however long it is.
+    No state is allocated on the way, however long it is.
     """
     prefill, about = open_graph(folder, "prefill")
     links = about["states"]
