@@ -14,7 +14,8 @@ from linattn_export.request import BuildRequest
 from linattn_export.subject import make_subjects
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, ExportError
-from linattn_runtime_checks.manifest import read
+from linattn_runtime_checks.invariances import another_from
+from linattn_runtime_checks.manifest import TensorSpec, read
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Tensors
 from test_invariances import Change, codes, nothing
@@ -56,6 +57,16 @@ def test_right_artifacts_pass(kind: str, variant: str, causal_folder: Path) -> N
     found = codes(causal_folder, f"layer/retention/{kind}/{variant}", nothing)
     expected = {"finite", "deterministic", "alone", "padding", "causal"}
     assert found == dict.fromkeys(expected, Code.PASS)
+
+
+def test_other_tokens_are_tokens_that_the_model_takes() -> None:
+    spec = TensorSpec(
+        name="tokens", dtype="int64", shape=["batch", "sequence"], axes=["batch", "sequence"]
+    )
+    tokens = np.array([[3, 200, 7, 200, 3]])
+    another = another_from(tokens, spec, 2)
+    assert another.tolist() == [[3, 200, 196, 3, 200]]
+    assert another_from(tokens.astype(np.float32), spec, 2)[0, 2] == 1 - 7
 
 
 def hair_of_the_mean(inputs: Tensors, run: Run) -> Tensors:

@@ -1,10 +1,10 @@
 """The table of models that linattn exports: one file and one line each."""
 
-from linattn_models import attention, digits, layer
+from linattn_models import attention, bytes, digits, layer
 from linattn_models.contract import InputSpec, Model, ModelError, ModelOptions, Streaming, Task
 
 MODELS: dict[str, Model] = {
-    record.name: record for record in (attention.MODEL, layer.MODEL, digits.MODEL)
+    record.name: record for record in (attention.MODEL, layer.MODEL, digits.MODEL, bytes.MODEL)
 }
 
 __all__ = ["MODELS", "InputSpec", "Model", "ModelError", "ModelOptions", "Streaming", "Task"]

@@ -17,22 +17,21 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from linattn import METHODS, MultiHeadAttention
+from linattn import MultiHeadAttention
 from linattn_models.contract import (
     InputSpec,
     Model,
-    ModelError,
     ModelOptions,
     Task,
     check_length,
 )
+from linattn_models.trained import FOLDER, refuse_sizes, weights_of
 
 PIXELS = 64
 CLASSES = 10
 D_MODEL = 48
 HEADS = 4
 LAYERS = 2
-_WEIGHTS = Path(__file__).parent / "weights" / "digits"
 _METHOD_OPTIONS: dict[str, dict[str, Any]] = {"linformer": {"rank": 16, "max_length": PIXELS}}
 
 
@@ -104,18 +103,7 @@ class DigitsEntry(nn.Module):
 
 
 def _build(options: ModelOptions) -> nn.Module:
-    asked = {"--d-model": options.d_model, "--heads": options.heads}
-    for flag, value in asked.items():
-        if value is not None:
-            raise ModelError(
-                f"digits has trained weights of a fixed size (d_model {D_MODEL}, {HEADS} heads); "
-                f"leave out {flag} {value}"
-            )
-    if options.method_options:
-        raise ModelError(
-            f"digits has trained weights and fixed options; leave out "
-            f"{', '.join(f'--option {options.method}.{name}' for name in options.method_options)}"
-        )
+    refuse_sizes("digits", options, D_MODEL, HEADS)
     return Digits(options.method)
 
 
@@ -137,19 +125,12 @@ def weights_path(method: str) -> Path:
     Raises:
         ModelError: none ship for it.
     """
-    path = _WEIGHTS / f"{method}.safetensors"
-    if not path.is_file():
-        trained = [name for name in METHODS if (_WEIGHTS / f"{name}.safetensors").is_file()]
-        raise ModelError(
-            f"digits has no trained weights for method {method!r}; known: {', '.join(trained)}; "
-            "train them with models/training/digits.py"
-        )
-    return path
+    return weights_of("digits", method)
 
 
 def task() -> Task:
     """The held-out images and their labels."""
-    held_out = load_file(_WEIGHTS / "held_out.safetensors")
+    held_out = load_file(FOLDER / "digits" / "held_out.safetensors")
     return Task(
         metric="top1",
         input_name="pixels",

@@ -189,7 +189,7 @@ def _causal(
         changed = dict(inputs)
         for spec in artifact.inputs:
             if spec.name in inputs and inputs[spec.name].dtype.kind in "fi":
-                changed[spec.name] = _another_from(inputs[spec.name], spec, place)
+                changed[spec.name] = another_from(inputs[spec.name], spec, place)
         got = _run(session, artifact, changed)
         for spec in along:
             before, after = _until(expected[spec.name], spec, place), got[spec.name]
@@ -203,13 +203,14 @@ def _causal(
     return CheckResult(name="causal", code=Code.PASS)
 
 
-def _another_from(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
-    """``tensor`` with other tokens from ``place`` on."""
+def another_from(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
+    """``tensor`` with other tokens from ``place`` on; whole numbers stay among those it holds."""
     if "sequence" not in spec.axes:
         return tensor
     axis = spec.axes.index("sequence")
     another = np.moveaxis(tensor.copy(), axis, 0)
-    another[place:] = 1 - another[place:]
+    turned = tensor.min() + tensor.max() if tensor.dtype.kind == "i" else 1
+    another[place:] = turned - another[place:]
     return np.moveaxis(another, 0, axis)
 
 

@@ -1,0 +1,40 @@
+"""What models with trained weights share: where the weights are, and that their size is fixed."""
+
+from pathlib import Path
+
+from linattn import NAMES
+from linattn_models.contract import ModelError, ModelOptions
+
+FOLDER = Path(__file__).parent / "weights"
+
+
+def weights_of(model: str, method: str) -> Path:
+    """The trained weights of ``model`` with ``method``.
+
+    Raises:
+        ModelError: none ship for it.
+    """
+    folder = FOLDER / model
+    path = folder / f"{method}.safetensors"
+    if not path.is_file():
+        trained = [name for name in NAMES if (folder / f"{name}.safetensors").is_file()]
+        raise ModelError(
+            f"{model} has no trained weights for method {method!r}; known: {', '.join(trained)}; "
+            f"train them with models/training/{model}.py"
+        )
+    return path
+
+
+def refuse_sizes(model: str, options: ModelOptions, d_model: int, heads: int) -> None:
+    """Raise ModelError if the user asks for a size or for options of the method."""
+    for flag, value in {"--d-model": options.d_model, "--heads": options.heads}.items():
+        if value is not None:
+            raise ModelError(
+                f"{model} has trained weights of a fixed size (d_model {d_model}, {heads} heads); "
+                f"leave out {flag} {value}"
+            )
+    if options.method_options:
+        raise ModelError(
+            f"{model} has trained weights and fixed options; leave out "
+            f"{', '.join(f'--option {options.method}.{name}' for name in options.method_options)}"
+        )
