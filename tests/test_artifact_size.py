@@ -30,7 +30,13 @@ def test_a_long_fixed_length_stores_nothing_for_each_token(method: str, tmp_path
     sizes = []
     for length in (512, 4096):
         request = BuildRequest(
-            methods=(method,), lengths=(length,), dynamic="", batch="1", d_model=16, heads=2
+            methods=(method,),
+            lengths=(length,),
+            dynamic="",
+            batch="1",
+            d_model=16,
+            heads=2,
+            entries=("forward",),
         )
         (subject,) = make_subjects(request)
         job = Job(subject=subject, variant=subject.variants[0], opset=18)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from linattn import METHODS
+from linattn import LAYERS, METHODS, record_of
 from linattn_export.formats.base import Job
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
@@ -114,7 +114,12 @@ def test_the_cost_of_dynamic_artifacts_is_certified_linear(causal_folder: Path) 
 def test_a_capture_does_not_depend_on_those_before_it() -> None:
     """torch compares a scan with those that it has seen, and would exclude their lengths."""
     request = BuildRequest(
-        methods=("causal_elu",), lengths=(130,), dynamic="1:400", d_model=16, heads=2
+        methods=("causal_elu",),
+        lengths=(130,),
+        dynamic="1:400",
+        d_model=16,
+        heads=2,
+        entries=("forward",),
     )
     (subject,) = make_subjects(request)
     dynamic, fixed = subject.variants
@@ -123,16 +128,27 @@ def test_a_capture_does_not_depend_on_those_before_it() -> None:
         assert Job(subject=subject, variant=variant, opset=18).program is not None
 
 
-@pytest.mark.parametrize("method", CAUSAL)
+@pytest.mark.parametrize(
+    "method",
+    [*CAUSAL, *(pytest.param(n, marks=pytest.mark.slow) for n, r in LAYERS.items() if r.limits)],
+)
 def test_one_head_is_limited_as_the_method_says(method: str) -> None:
-    def captured(dynamic: str) -> Job:
+    def captured(dynamic: str, batch: str) -> Job:
         request = BuildRequest(
-            methods=(method,), lengths=(), dynamic=dynamic, d_model=16, heads=1, batch="2:4"
+            methods=(method,),
+            lengths=(),
+            dynamic=dynamic,
+            d_model=16,
+            heads=1,
+            batch=batch,
+            entries=("forward",),
         )
         (subject,) = make_subjects(request)
         return Job(subject=subject, variant=subject.variants[0], opset=18)
 
-    assert "one head, sizes from 1" in METHODS[method].limits
-    with pytest.raises(ExportError, match=r"sequence.*!= 1.*; known limit .*declare 2 and more"):
-        captured("1:64").program  # noqa: B018
-    assert captured("2:64").program is not None
+    assert "one head, sizes from 1" in record_of(method).limits
+    with pytest.raises(
+        ExportError, match=r"(sequence|batch).*!= 1.*; known limit .*declare 2 and more"
+    ):
+        captured("1:64", "1:4").program  # noqa: B018
+    assert captured("2:64", "2:4").program is not None

@@ -20,7 +20,7 @@ def plan(sequence: int, *, hostile: bool = True) -> CasePlan:
 
 def test_hostile_inputs_are_drawn_again_and_long_ones_are_not() -> None:
     longest = _LIVE_FAMILY_LENGTH
-    elu, retention = make_subjects(BuildRequest(methods=("elu", "retention")))
+    elu, retention = make_subjects(BuildRequest(methods=("elu", "retention"), entries=("forward",)))
     assert [_more_draws(plan(n), elu) for n in (1, 37, longest, longest + 1)] == [8, 8, 8, 0]
     assert _more_draws(plan(2, hostile=False), elu) == 0
     assert _more_draws(plan(2, hostile=False), retention) == 8, "it divides rows by their size"

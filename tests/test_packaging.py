@@ -22,10 +22,15 @@ MAY_IMPORT = {
 TORCH_ALLOWED_INSIDE_FUNCTIONS = {"torch_runtimes.py"}
 TABLES = {
     "linattn/methods": ("linattn.methods", "METHODS", set()),
+    "linattn/layers": (
+        "linattn.layers",
+        "LAYERS",
+        {"base.py", "definition.py", "options.py", "start.py"},
+    ),
     "export/linattn_export/formats": (
         "linattn_export.formats",
         "FORMATS",
-        {"base.py", "opset17.py", "decomposition.py"},
+        {"base.py", "opset17.py", "decomposition.py", "one_node.py", "opset_stamp.py"},
     ),
 }
 

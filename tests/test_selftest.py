@@ -92,7 +92,7 @@ def test_a_gate_that_rejects_everything_is_found_out(masked_layers: Path, tmp_pa
     """The control, an unchanged copy, must pass."""
     manifest = read(masked_layers)
     manifest.artifacts = manifest.artifacts[:1]
-    manifest.artifacts[0].dtype = "float16"  # so that every output has the wrong type
+    manifest.artifacts[0].outputs[0].dtype = "float16"  # so that every output has the wrong type
     found = selftest.self_test(masked_layers, manifest, ("ort-cpu",), quiet=True)
     assert found.exit_code is ExitCode.PARITY
     (alarm,) = found.false_alarms

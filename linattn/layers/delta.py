@@ -19,6 +19,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from linattn.causal import ONE_HEAD
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, convolved, linear, recurred
@@ -137,4 +138,5 @@ METHOD = LayerMethod(
         divides_rows=True,
         recurrent=True,
     ),
+    limits=ONE_HEAD,
 )

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from linattn.causal import ONE_HEAD
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, convolved, linear, recurred
@@ -159,4 +160,5 @@ METHOD = LayerMethod(
         divides_rows=True,
         recurrent=True,
     ),
+    limits=ONE_HEAD,
 )

@@ -17,6 +17,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from linattn.causal import ONE_HEAD
 from linattn.contract import Capabilities, LayerMethod
 from linattn.layers.base import Projected, RecurrentLayer, width_of
 from linattn.layers.definition import alone, linear, recurred
@@ -133,4 +134,5 @@ METHOD = LayerMethod(
         divides_rows=True,
         recurrent=True,
     ),
+    limits=ONE_HEAD,
 )
