@@ -147,8 +147,7 @@ def test_one_head_is_limited_as_the_method_says(method: str) -> None:
         return Job(subject=subject, variant=subject.variants[0], opset=18)
 
     assert "one head, sizes from 1" in record_of(method).limits
-    with pytest.raises(
-        ExportError, match=r"(sequence|batch).*!= 1.*; known limit .*declare 2 and more"
-    ):
+    said = r"(sequence|batch).*!= 1.*; known limit .*declare 2 and more"
+    with pytest.raises(ExportError, match=said):
         captured("1:64", "1:4").program  # noqa: B018
     assert captured("2:64", "2:4").program is not None

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from conftest import CallCli
-from linattn import METHODS
+from linattn import NAMES
 from linattn_export.formats import FORMATS
 from linattn_export.formats.onnx_graph import _IR_OF_OPSET
 from linattn_export.inspection import smallest_onnxruntime
@@ -94,9 +94,9 @@ def test_list_names_everything_in_the_tables(call_cli: CallCli) -> None:
     result = call_cli("linattn_export", "list")
     assert result.returncode == 0
     words = result.stdout.split()
-    assert {*METHODS, *MODELS, *FORMATS, *RUNTIMES} <= set(words)
+    assert {*NAMES, *MODELS, *FORMATS, *RUNTIMES} <= set(words)
     assert "[batch, sequence, d_model]" in result.stdout
     document = json.loads(call_cli("linattn_export", "list", "--json").stdout)
-    assert [row["method"] for row in document["methods"]] == list(METHODS)
+    assert [row["method"] for row in document["methods"]] == list(NAMES)
     assert document["unavailable"]["runtime ort-cpu"] is None
     assert "pip install 'linattn[cuda]'" in document["unavailable"]["runtime ort-cuda"]

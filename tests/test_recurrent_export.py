@@ -5,17 +5,19 @@ from typing import Optional
 
 import numpy as np
 import onnxruntime as ort
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
 from linattn.recurrent import chunked, recurrent_oracle
 from linattn_export.capture import sizes_may_be_one
-from recurrent_cases import SCALE, Rule, draw, each_rule, error
+from recurrent_cases import RULES, SCALE, Rule, draw, error
 
 SINGLE = 1e-6
 CAPTURED = 100
 LENGTHS = (1, 2, 63, 64, 65, 257, 1000)
+_USUAL = RULES[1], RULES[4]
 
 
 class Recurrence(nn.Module):
@@ -31,7 +33,13 @@ class Recurrence(nn.Module):
         return chunked(query, key, value, decay, beta, state, 0.4)
 
 
-@each_rule
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(rule, id=rule.name, marks=() if rule in _USUAL else pytest.mark.slow)
+        for rule in RULES
+    ],
+)
 def test_every_format_takes_every_length(rule: Rule, tmp_path: Path) -> None:
     example = draw(rule, CAPTURED).to(torch.float32)
     batch, sequence = Dim("batch", min=1, max=8), Dim("sequence", min=1, max=4096)
