@@ -141,9 +141,16 @@ def test_values() -> None:
     assert worst([None]) is None
     written = [short(v) for v in (0.0, 0.456, 31.72, 8324.4, 123456.0, 1e-4, math.inf)]
     assert written == ["0", "0.46", "31.7", "8324", "1.2e+05", "1.0e-04", "inf"]
-    assert [kind_of(v) for v in ("dynamic", "dynamic-fp16", "n512", "n512-fp16")] == [
-        "dynamic", "dynamic-fp16", "fixed", "fixed-fp16",
-    ]  # fmt: skip
+    kinds = {
+        "dynamic": "dynamic",
+        "dynamic-fp16": "dynamic-fp16",
+        "n512": "fixed",
+        "n512-fp16": "fixed-fp16",
+        "prefill": "prefill",
+        "prefill-n64-ms": "prefill-fixed-ms",
+        "step-ms": "step-ms",
+    }
+    assert {variant: kind_of(variant) for variant in kinds} == kinds
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.3, 0.5), (0.9, 1.1), (1e-3, 1e6), (5.0, 5000.0)])

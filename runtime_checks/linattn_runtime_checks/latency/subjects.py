@@ -11,7 +11,7 @@ from linattn_runtime_checks.latency.schedule import Timed
 from linattn_runtime_checks.latency.turns import Times, Turn, time_runs
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.reference import Case, Reference, open_reference
-from linattn_runtime_checks.report.latency import LatencySubject
+from linattn_runtime_checks.report.latency import LatencySubject, live_variant
 from linattn_runtime_checks.report.model import (
     Report,
 )
@@ -114,7 +114,7 @@ def _entry(
             model=artifact.model,
             method=artifact.method,
             format="eager" if eager else artifact.format,
-            variant="dynamic" if eager else artifact.variant,
+            variant=live_variant(artifact.entry) if eager else artifact.variant,
             runtime=runtime,
             batch=case.batch,
             sequence=case.sequence,

@@ -5,6 +5,12 @@ from pydantic import BaseModel
 from linattn_runtime_checks.cost.exponent import Exponent
 
 
+def live_variant(name: str) -> str:
+    """What the live module of an entry, or of a variant of one, is called among the latencies."""
+    entry = name.split("-")[0]
+    return entry if entry in ("prefill", "step") else "dynamic"
+
+
 class LatencySubject(BaseModel):
     """What a latency is of: an artifact, or eager, at one length and batch."""
 

@@ -1,6 +1,6 @@
 """The tables of what was timed; the renderers only draw them."""
 
-from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable, live_variant
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import Table, size_text
 
@@ -10,7 +10,8 @@ def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:
     latency = report.latency
     if latency is None or not latency.results:
         return None
-    shown = [r for r in latency.results if r.variant.startswith("dynamic")] if dynamic_only else []
+    usual = ("dynamic", "step")
+    shown = [r for r in latency.results if r.variant.startswith(usual)] if dynamic_only else []
     shown = shown or latency.results  # of fixed variants only, all are shown
     rows = [
         (
@@ -21,7 +22,10 @@ def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:
             str(result.sequence),
             f"{result.first_ms:.2f}",
             f"{result.p50_ms:.2f} / {result.p90_ms:.2f} / {result.p99_ms:.2f}",
-            _ratio(result, latency.beside(result, runtime="eager", variant="dynamic")),
+            _ratio(
+                result,
+                latency.beside(result, runtime="eager", variant=live_variant(result.variant)),
+            ),
             _ratio(result, latency.beside(result, method="softmax")),
         )
         for result in shown

@@ -1,6 +1,7 @@
 """What grows with the length: latency and memory of a method on a runtime, as curves."""
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
 from linattn_runtime_checks.report.model import ArtifactResult
 
 BASELINE = "softmax"
+_ONE_LENGTH = re.compile(r"^(prefill-)?n\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ def latency_curves(table: LatencyTable, subject: Subject, runtime: str) -> list[
 
     The artifacts of fixed lengths share a kind: each of them gives one point of it. They are
     shown for the method itself only; beside it, and where all methods are compared, they would
-    hide the curves.
+    hide the curves. So would a prefill beside the same without a state; a step has no length.
     """
     found: dict[tuple[str, str], list[LatencyResult]] = {}
     results = [
@@ -64,13 +66,15 @@ def latency_curves(table: LatencyTable, subject: Subject, runtime: str) -> list[
     ]
     batch = min((r.batch for r in results), default=0)
     for result in results:
-        if result.batch == batch:
+        if result.batch == batch and not result.variant.startswith("step"):
             found.setdefault((result.method, kind_of(result.variant)), []).append(result)
-    dynamic = {method for method, kind in found if not kind.startswith("fixed")}
+    dynamic = {method for method, kind in found if kind.startswith("dynamic")}
     curves = []
     for (method, kind), members in sorted(found.items(), key=lambda item: item[0][1]):
-        fixed = kind.startswith("fixed")
+        fixed = "fixed" in kind
         if fixed and method in dynamic and method != subject.method:
+            continue
+        if kind.startswith("prefill") and method in dynamic:
             continue
         exponent = table.exponents.get(f"{runtime}/{subject.model}/{method}")
         curves.append(
@@ -120,11 +124,8 @@ def memory_runtimes(artifacts: Iterable[ArtifactResult], model: str) -> list[str
 
 
 def kind_of(variant: str) -> str:
-    """``dynamic`` and its relatives by their own name; ``n512-fp16`` is ``fixed-fp16``."""
-    if variant.startswith("dynamic"):
-        return variant
-    _, dash, suffix = variant.partition("-")
-    return f"fixed{dash}{suffix}"
+    """Variants of one length by what they share: ``n512-fp16`` is ``fixed-fp16``."""
+    return _ONE_LENGTH.sub(r"\1fixed", variant)
 
 
 def _points(members: Iterable[LatencyResult]) -> tuple[Point, ...]:

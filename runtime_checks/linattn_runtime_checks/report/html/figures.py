@@ -6,6 +6,7 @@ paper and by those who see no colours.
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ _STYLES = (
     ((0, (3, 1, 1, 1, 1, 1)), "P"), ((0, (1, 1)), "X"), ((0, (8, 2, 2, 2)), "*"),
 )  # fmt: skip
 _TICKS = 7
+_LONG_LABEL = 16
 
 
 def growth_svg(
@@ -52,18 +54,23 @@ def growth_svg(
         crossover: a length to mark.
     """
     with _matplotlib():
-        legend_rows = math.ceil(len(curves) / 2)
+        columns = 1 if any(len(curve.label) > _LONG_LABEL for curve in curves) else 2
+        legend_rows = math.ceil(len(curves) / columns)
         figure, axes = _figure(_HEIGHT_IN + _LEGEND_ROW_IN * legend_rows, legend_rows)
         others = [method for method in methods if method != BASELINE]
+        seen: Counter[str] = Counter()
         for index, curve in enumerate(curves):
             baseline = curve.method == BASELINE
-            style = 0 if baseline else 1 + others.index(curve.method) % (len(SERIES) - 1)
+            place = 0 if baseline else 1 + others.index(curve.method)
+            # The variants of a method, such as forms of a recurrence, take the styles after it.
+            style = 0 if baseline else 1 + (place - 1 + seen[curve.method]) % (len(SERIES) - 1)
+            seen[curve.method] += 1
             _draw_curve(axes, curve, style, f"curve-{index}")
         if crossover is not None:
             _mark(axes, crossover)
         _scale(axes, curves, unit)
         axes.legend(
-            loc="lower left", bbox_to_anchor=(-0.14, 1.0), ncols=2, frameon=False,
+            loc="lower left", bbox_to_anchor=(-0.14, 1.0), ncols=columns, frameon=False,
             handlelength=3.2, borderaxespad=0.3, columnspacing=1.2, labelcolor=PALETTE["ink"],
         )  # fmt: skip
         return inline_svg(figure, name, label)

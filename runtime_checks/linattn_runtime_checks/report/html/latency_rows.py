@@ -2,7 +2,7 @@
 
 from linattn_runtime_checks.report.html.grid import NOTHING
 from linattn_runtime_checks.report.html.values import short
-from linattn_runtime_checks.report.latency import LatencyResult
+from linattn_runtime_checks.report.latency import LatencyResult, live_variant
 from linattn_runtime_checks.report.latency_tables import circumstances
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import Table
@@ -32,7 +32,10 @@ def full_latency_table(report: Report) -> Table | None:
             short(result.p99_ms),
             short(result.first_ms),
             str(result.runs),
-            ratio_text(result, latency.beside(result, runtime="eager", variant="dynamic")),
+            ratio_text(
+                result,
+                latency.beside(result, runtime="eager", variant=live_variant(result.variant)),
+            ),
             ratio_text(result, latency.beside(result, method="softmax")),
         )
         for result in latency.results
