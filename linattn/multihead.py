@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from linattn.contract import STATE_LAYOUT, MethodError, StateSpec
 from linattn.methods import method as find_method
-from linattn.numerics import zero_where_empty
+from linattn.numerics import widen, zero_where_empty
 
 
 class MultiHeadAttention(nn.Module):
@@ -108,6 +108,14 @@ class MultiHeadAttention(nn.Module):
             query, key, value, mask, states[0], one_token
         )
         return self._joined(output, mask), [state]
+
+    def start(self, hidden_states: Tensor) -> list[Tensor]:
+        """States of zeros for ``hidden_states [B, N, M]``; only with a method that is recurrent."""
+        keys, values = self.attention.state_shape(  # type: ignore[operator]
+            self.d_model // self.heads
+        )
+        wide = widen(hidden_states[:1, :1, :1])
+        return [wide.new_zeros([hidden_states.size(0), self.heads, keys, values])]
 
     @torch.jit.unused
     def state_specs(self) -> list[StateSpec]:

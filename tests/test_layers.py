@@ -9,6 +9,7 @@ from torch import Tensor
 
 from linattn import MethodError, attention_layer
 from linattn.layers import LAYERS
+from linattn_models.streaming import STREAMING
 from recurrent_cases import error
 from recurrent_layers import HEADS, RECURRENT, each_layer, fresh, make, tokens
 
@@ -165,3 +166,13 @@ def test_a_state_that_does_not_fit_is_refused(name: str) -> None:
 def test_no_token_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="at least one token"):
         make(name)(tokens(2, 0))
+
+
+@each_layer
+@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "masked"])
+def test_a_scripted_prefill_may_be_called_without_states(name: str, masked: bool) -> None:
+    layer, x = make(name), tokens(2, 20)
+    mask = [torch.ones(2, 20, dtype=torch.bool)] if masked else []
+    prefill = torch.jit.script(STREAMING.prefill(layer, masked, 0))
+    for mine, zeros in zip(prefill(x, *mask), prefill(x, *mask, *fresh(layer, 2)), strict=True):
+        assert torch.equal(mine, zeros)

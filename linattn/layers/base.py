@@ -76,14 +76,17 @@ class RecurrentLayer(nn.Module):
         Returns:
             ``[B, N, M]``; zero for a sequence whose tokens are all masked.
         """
+        output, _ = self.advance(hidden_states, mask, self.start(hidden_states), False)
+        return output
+
+    def start(self, hidden_states: Tensor) -> list[Tensor]:
+        """States of zeros for ``hidden_states [B, N, M]``."""
         wide = widen(hidden_states[:1, :1, :1])
         batch = hidden_states.size(0)
-        state = wide.new_zeros([batch, self.heads, self.key_width, self.value_width])
-        states = [state]
+        states = [wide.new_zeros([batch, self.heads, self.key_width, self.value_width])]
         if self.conv_channels > 0:
             states.append(wide.new_zeros([batch, self.conv_channels, self.conv_size - 1]))
-        output, _ = self.advance(hidden_states, mask, states, False)
-        return output
+        return states
 
     def advance(
         self, hidden_states: Tensor, mask: Optional[Tensor], states: list[Tensor], one_token: bool

@@ -75,14 +75,18 @@ class ByteModel(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``[B, N, 256]`` of bytes ``[B, N]``, from the start of a text."""
+        logits, _ = self.advance(tokens, None, self.start(tokens), False)
+        return logits
+
+    def start(self, tokens: Tensor) -> list[Tensor]:
+        """States of zeros for ``tokens [B, N]``."""
         wide = widen(self.embed.weight[:1, :1])
         states: list[Tensor] = []
         for shape in self.layer_shapes:
             sizes = [tokens.size(0), len(self.blocks) * shape[0]]
             sizes.extend(shape[1:])
             states.append(wide.new_zeros(sizes))
-        logits, _ = self.advance(tokens, None, states, False)
-        return logits
+        return states
 
     def advance(
         self, tokens: Tensor, mask: Optional[Tensor], states: list[Tensor], one_token: bool

@@ -2,15 +2,25 @@
 
 ``layer`` is anything with ``advance(inputs, mask, states, one_token)``, such as a recurrent layer.
 States come in after the inputs and go out after the output, in the order of its
-``state_specs()``; zeros at the start of a sequence. TorchScript callers may leave them out there.
+``state_specs()``; zeros at the start of a sequence, where TorchScript may also be called without.
 """
 
-from typing import Any, cast
+from typing import Any, Optional, cast
 
 from torch import Tensor, nn
 
 from linattn import StateSpec
 from linattn_models.contract import Streaming, check_length
+
+
+def given(
+    fresh: list[Tensor], past_state: Optional[Tensor], past_conv: Optional[Tensor]
+) -> list[Tensor]:
+    """The states that were given, and ``fresh`` ones for what was not."""
+    states = [past_state if past_state is not None else fresh[0]]
+    if len(fresh) > 1:
+        states.append(past_conv if past_conv is not None else fresh[1])
+    return states
 
 
 class PrefillEntry(nn.Module):
@@ -21,10 +31,13 @@ class PrefillEntry(nn.Module):
         self.layer = layer
         self.length = length
 
-    def forward(self, inputs: Tensor, past_state: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, inputs: Tensor, past_state: Optional[Tensor] = None) -> tuple[Tensor, Tensor]:
         """Return the output and the state after the last token."""
         check_length(inputs.size(1), self.length)
-        output, states = self.layer.advance(inputs, None, [past_state], False)  # type: ignore[operator]
+        fresh = self.layer.start(inputs)  # type: ignore[operator]
+        output, states = self.layer.advance(  # type: ignore[operator]
+            inputs, None, given(fresh, past_state, None), False
+        )
         return output, states[0]
 
 
@@ -37,12 +50,13 @@ class MaskedPrefillEntry(nn.Module):
         self.length = length
 
     def forward(
-        self, inputs: Tensor, attention_mask: Tensor, past_state: Tensor
+        self, inputs: Tensor, attention_mask: Tensor, past_state: Optional[Tensor] = None
     ) -> tuple[Tensor, Tensor]:
         """Return the output and the state after the last real token."""
         check_length(inputs.size(1), self.length)
+        fresh = self.layer.start(inputs)  # type: ignore[operator]
         output, states = self.layer.advance(  # type: ignore[operator]
-            inputs, attention_mask, [past_state], False
+            inputs, attention_mask, given(fresh, past_state, None), False
         )
         return output, states[0]
 
@@ -56,12 +70,16 @@ class ConvPrefillEntry(nn.Module):
         self.length = length
 
     def forward(
-        self, inputs: Tensor, past_state: Tensor, past_conv: Tensor
+        self,
+        inputs: Tensor,
+        past_state: Optional[Tensor] = None,
+        past_conv: Optional[Tensor] = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the output and both states after the last token."""
         check_length(inputs.size(1), self.length)
+        fresh = self.layer.start(inputs)  # type: ignore[operator]
         output, states = self.layer.advance(  # type: ignore[operator]
-            inputs, None, [past_state, past_conv], False
+            inputs, None, given(fresh, past_state, past_conv), False
         )
         return output, states[0], states[1]
 
@@ -75,12 +93,17 @@ class MaskedConvPrefillEntry(nn.Module):
         self.length = length
 
     def forward(
-        self, inputs: Tensor, attention_mask: Tensor, past_state: Tensor, past_conv: Tensor
+        self,
+        inputs: Tensor,
+        attention_mask: Tensor,
+        past_state: Optional[Tensor] = None,
+        past_conv: Optional[Tensor] = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the output and both states after the last real token."""
         check_length(inputs.size(1), self.length)
+        fresh = self.layer.start(inputs)  # type: ignore[operator]
         output, states = self.layer.advance(  # type: ignore[operator]
-            inputs, attention_mask, [past_state, past_conv], False
+            inputs, attention_mask, given(fresh, past_state, past_conv), False
         )
         return output, states[0], states[1]
 
