@@ -84,8 +84,11 @@ class CausalAttention(nn.Module):
 
     def state_shape(self, width: int) -> tuple[int, int]:
         """Of one head, for queries, keys and values of ``width``."""
-        features = self.features(torch.zeros(1, width)).size(-1)
-        return features, width + 1
+        return self.feature_width(width), width + 1
+
+    def feature_width(self, width: int) -> int:
+        """Of ``features``, for queries and keys of ``width``."""
+        return width
 
 
 def with_heads(x: Tensor) -> Tensor:

@@ -54,6 +54,10 @@ class CausalTaylorAttention(CausalAttention):
         """``[1, x']``."""
         return torch.cat((torch.ones_like(x[..., :1]), unit_rows(x, self.norm_eps)), dim=-1)
 
+    def feature_width(self, width: int) -> int:
+        """See CausalAttention."""
+        return width + 1
+
     def divided(self, numerator: Tensor, denominator: Tensor) -> Tensor:
         """The output."""
         return numerator / torch.clamp(denominator, min=self.eps)
