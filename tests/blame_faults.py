@@ -64,6 +64,7 @@ def make(
         heads=None if model == "digits" else 2,
         options={"linformer": {"rank": 8, "max_length": 64}} if method == "linformer" else {},
         dtype=dtype,
+        entries=("forward",),
     )
     (subject,) = make_subjects(request)
     job = Job(subject=subject, variant=subject.variants[0], opset=18)
