@@ -237,3 +237,19 @@ def test_the_self_test_plants_faults_of_states(quick: Path, call_cli: CallCli) -
     assert found["false_alarms"] == []
     assert {each["fault"] for each in found["planted"]} >= OF_STREAMS
     assert all(each["rejected"] for each in found["planted"])
+
+
+def test_two_widths_side_by_side_are_not_taken_for_tokens(tmp_path: Path) -> None:
+    """Mamba-2's gate beside its skip was as wide as a fixed length, and looked quadratic."""
+    request = replace(
+        REQUEST,
+        methods=("mamba2",),
+        entries=("forward",),
+        onnx_forms=("ms",),
+        lengths=(96,),
+        dynamic="",
+        batch="1:2",
+        mask=False,
+        d_model=24,
+    )
+    built(request, tmp_path / "out")

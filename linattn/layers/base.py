@@ -20,7 +20,7 @@ class Projected(NamedTuple):
 
     query, key ``[B, N, H, D]``, value ``[B, N, H, E]``, decay ``[B, N, H]`` or ``[B, N, H, D]``,
     beta ``[B, N, H]``, conv the state of the convolution (empty where there is none), skip what
-    ``finish`` adds or multiplies, ``[B, N, H, E]``.
+    ``finish`` adds or multiplies, as the layer says.
     """
 
     query: Tensor

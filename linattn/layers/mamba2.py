@@ -126,13 +126,12 @@ class Mamba2Layer(RecurrentLayer):
             decay=-torch.exp(widen(self.A_log)) * steps,
             beta=None,
             conv=conv,
-            skip=torch.cat((passed.flatten(2), gate), dim=-1),
+            skip=torch.stack((passed.flatten(2), gate)),
         )
 
     def finish(self, output: Tensor, skip: Tensor, hidden_states: Tensor) -> Tensor:
         """See RecurrentLayer."""
-        passed, gate = torch.split(skip, [self.inner, self.inner], dim=-1)
-        gated = (widen(output).flatten(2) + passed) * silu(gate)
+        gated = (widen(output).flatten(2) + skip[0]) * silu(skip[1])
         normed = rms_rows(gated, widen(self.norm_weight), self.eps)
         joined: Tensor = self.out_proj(normed.to(hidden_states.dtype))
         return joined
