@@ -25,7 +25,7 @@ TABLES = {
     "linattn/layers": (
         "linattn.layers",
         "LAYERS",
-        {"base.py", "definition.py", "options.py", "start.py"},
+        {"base.py", "definition.py", "delta_rule.py", "options.py", "start.py"},
     ),
     "export/linattn_export/formats": (
         "linattn_export.formats",

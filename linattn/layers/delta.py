@@ -11,22 +11,20 @@ DeltaNet with its defaults.
 Cost: O(N D E) time, in chunks (linattn.recurrent).
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from linattn.causal import ONE_HEAD
 from linattn.contract import Capabilities, LayerMethod
-from linattn.layers.base import Projected, RecurrentLayer, width_of
-from linattn.layers.definition import alone, convolved, linear, recurred
+from linattn.layers.base import Projected, width_of
+from linattn.layers.definition import alone, linear, recurred
+from linattn.layers.delta_rule import DeltaRuleLayer, defined_corrections
 from linattn.layers.options import at_least, positive
-from linattn.layers.start import convolution_weight
-from linattn.numerics import by_head, logistic, rms_rows, silu, unit_keys, widen
-from linattn.recurrent.convolution import causal_convolution
+from linattn.numerics import rms_rows, widen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +55,7 @@ def oracle(
     p = parameters
 
     def layer(x: Tensor) -> Tensor:
-        packed = torch.cat([linear(x, p, name) for name in ("q_proj", "k_proj", "v_proj")], dim=-1)
-        packed = nn.functional.silu(convolved(packed, p["conv_weight"], None))
-        query, key, value = (by_head(part, heads) for part in packed.chunk(3, dim=-1))
-        query = query / torch.sqrt(query.square().sum(-1, keepdim=True) + config.unit_eps)
-        key = key / torch.sqrt(key.square().sum(-1, keepdim=True) + config.unit_eps)
-        beta = torch.sigmoid(linear(x, p, "b_proj"))
+        query, key, value, beta = defined_corrections(x, config, [heads] * 3, p)
         output = recurred(query, key, value, None, beta, query.shape[-1] ** -0.5)
         output = output / torch.sqrt(output.square().mean(-1, keepdim=True) + config.eps)
         return linear((output * p["norm_weight"]).flatten(2), p, "o_proj")
@@ -70,49 +63,26 @@ def oracle(
     return alone(hidden_states, mask, layer)
 
 
-class DeltaLayer(RecurrentLayer):
+class DeltaLayer(DeltaRuleLayer):
     """See the head of this file."""
 
     def __init__(self, d_model: int, heads: int, config: DeltaConfig) -> None:
         width = width_of("delta", d_model, heads)
-        super().__init__(
-            d_model,
-            heads,
-            config,
-            key_width=width,
-            value_width=width,
-            scale=1 / math.sqrt(width),
-            conv_channels=3 * d_model,
-            conv_size=config.conv_size,
-        )
-        self.eps, self.unit_eps = float(config.eps), float(config.unit_eps)
-        self.q_proj = nn.Linear(d_model, d_model, bias=False)
-        self.k_proj = nn.Linear(d_model, d_model, bias=False)
-        self.v_proj = nn.Linear(d_model, d_model, bias=False)
-        self.b_proj = nn.Linear(d_model, heads, bias=False)
-        self.o_proj = nn.Linear(d_model, d_model, bias=False)
-        self.conv_weight = convolution_weight(self.conv_channels, config.conv_size)
-        self.norm_weight = nn.Parameter(torch.ones(width))
+        super().__init__(d_model, heads, config, width=width, key_heads=heads)
 
     def project(
         self, hidden_states: Tensor, mask: Optional[Tensor], conv: Tensor, one_token: bool
     ) -> Projected:
         """See RecurrentLayer."""
-        x = hidden_states
-        packed = widen(torch.cat((self.q_proj(x), self.k_proj(x), self.v_proj(x)), dim=-1))
-        packed, conv = causal_convolution(
-            packed, widen(self.conv_weight), None, conv, mask, one_token
-        )
-        packed = by_head(silu(packed), 3 * self.heads)
-        query, key, value = torch.split(packed, [self.heads] * 3, dim=2)
+        made = self.corrections(hidden_states, mask, conv, one_token)
         return Projected(
-            query=unit_keys(query, self.unit_eps),
-            key=unit_keys(key, self.unit_eps),
-            value=value,
+            query=made.query,
+            key=made.key,
+            value=made.value,
             decay=None,
-            beta=logistic(widen(self.b_proj(x))),
-            conv=conv,
-            skip=value,
+            beta=made.beta,
+            conv=made.conv,
+            skip=made.value,
         )
 
     def finish(self, output: Tensor, skip: Tensor, hidden_states: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ flash-linear-attention's KimiDeltaAttention: both W_f and W_g are of the rank of
 Cost: O(N D E) time, in chunks (linattn.recurrent).
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
@@ -21,12 +20,12 @@ from torch.nn.functional import softplus
 
 from linattn.causal import ONE_HEAD
 from linattn.contract import Capabilities, LayerMethod
-from linattn.layers.base import Projected, RecurrentLayer, width_of
-from linattn.layers.definition import alone, convolved, linear, recurred
+from linattn.layers.base import Projected, width_of
+from linattn.layers.definition import alone, linear, recurred
+from linattn.layers.delta_rule import DeltaRuleLayer, defined_corrections
 from linattn.layers.options import at_least, positive
-from linattn.layers.start import convolution_weight, decay_rates, step_biases
-from linattn.numerics import by_head, logistic, rms_rows, silu, unit_keys, widen
-from linattn.recurrent.convolution import causal_convolution
+from linattn.layers.start import decay_rates, step_biases
+from linattn.numerics import by_head, logistic, rms_rows, widen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +56,10 @@ def oracle(
     p = parameters
 
     def layer(x: Tensor) -> Tensor:
-        packed = torch.cat([linear(x, p, name) for name in ("q_proj", "k_proj", "v_proj")], dim=-1)
-        packed = nn.functional.silu(convolved(packed, p["conv_weight"], None))
-        query, key, value = (by_head(part, heads) for part in packed.chunk(3, dim=-1))
-        query = query / torch.sqrt(query.square().sum(-1, keepdim=True) + config.unit_eps)
-        key = key / torch.sqrt(key.square().sum(-1, keepdim=True) + config.unit_eps)
+        query, key, value, beta = defined_corrections(x, config, [heads] * 3, p)
         steps = linear(linear(x, p, "f_proj.0"), p, "f_proj.1") + p["dt_bias"]
         rates = -p["A_log"].exp().unsqueeze(-1)
         decay = rates * by_head(softplus(steps), heads)
-        beta = torch.sigmoid(linear(x, p, "b_proj"))
         output = recurred(query, key, value, decay, beta, query.shape[-1] ** -0.5)
         output = output / torch.sqrt(output.square().mean(-1, keepdim=True) + config.eps)
         gate = torch.sigmoid(linear(linear(x, p, "g_proj.0"), p, "g_proj.1"))
@@ -74,54 +68,32 @@ def oracle(
     return alone(hidden_states, mask, layer)
 
 
-class KdaLayer(RecurrentLayer):
+class KdaLayer(DeltaRuleLayer):
     """See the head of this file."""
 
     def __init__(self, d_model: int, heads: int, config: KdaConfig) -> None:
         width = width_of("kda", d_model, heads)
-        super().__init__(
-            d_model,
-            heads,
-            config,
-            key_width=width,
-            value_width=width,
-            scale=1 / math.sqrt(width),
-            conv_channels=3 * d_model,
-            conv_size=config.conv_size,
-        )
-        self.eps, self.unit_eps = float(config.eps), float(config.unit_eps)
-        self.q_proj = nn.Linear(d_model, d_model, bias=False)
-        self.k_proj = nn.Linear(d_model, d_model, bias=False)
-        self.v_proj = nn.Linear(d_model, d_model, bias=False)
+        super().__init__(d_model, heads, config, width=width, key_heads=heads)
         self.f_proj = _low_rank(d_model, width, bias=False)
-        self.b_proj = nn.Linear(d_model, heads, bias=False)
         self.g_proj = _low_rank(d_model, width, bias=True)
-        self.o_proj = nn.Linear(d_model, d_model, bias=False)
-        self.conv_weight = convolution_weight(self.conv_channels, config.conv_size)
         self.A_log = nn.Parameter(decay_rates(heads))
         self.dt_bias = nn.Parameter(step_biases(d_model))
-        self.norm_weight = nn.Parameter(torch.ones(width))
 
     def project(
         self, hidden_states: Tensor, mask: Optional[Tensor], conv: Tensor, one_token: bool
     ) -> Projected:
         """See RecurrentLayer."""
         x = hidden_states
-        packed = widen(torch.cat((self.q_proj(x), self.k_proj(x), self.v_proj(x)), dim=-1))
-        packed, conv = causal_convolution(
-            packed, widen(self.conv_weight), None, conv, mask, one_token
-        )
-        packed = by_head(silu(packed), 3 * self.heads)
-        query, key, value = torch.split(packed, [self.heads] * 3, dim=2)
+        made = self.corrections(x, mask, conv, one_token)
         steps = softplus(widen(self.f_proj(x)) + widen(self.dt_bias))
         rates = -torch.exp(widen(self.A_log)).unsqueeze(-1)
         return Projected(
-            query=unit_keys(query, self.unit_eps),
-            key=unit_keys(key, self.unit_eps),
-            value=value,
+            query=made.query,
+            key=made.key,
+            value=made.value,
             decay=rates * by_head(steps, self.heads),
-            beta=logistic(widen(self.b_proj(x))),
-            conv=conv,
+            beta=made.beta,
+            conv=made.conv,
             skip=widen(self.g_proj(x)),
         )
 
