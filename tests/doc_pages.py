@@ -45,8 +45,8 @@ def card(record: Method | LayerMethod) -> str:
         (f"`{name}`", _kind(hint), f"`{default}`") for name, hint, default in _options(record)
     ]
     parts = [
-        NOTE,
         f"# {record.name}: {_words(record.title)}",
+        NOTE,
         _words(record.when),
         "## Definition",
         f"```text\n{definition}\n```",
@@ -176,15 +176,15 @@ def overview() -> str:
             record.capabilities.cost,
             _yes(record.capabilities.causal),
             _yes(record.capabilities.recurrent),
-            _words(record.when),
         )
         for record in map(record_of, NAMES)
     ]
-    headings = ("method", "name", "cost", "causal", "state", "when to choose it")
+    headings = ("method", "name", "cost", "causal", "state")
+    when = [f"**[{name}]({name}.md)**: {_lower(_words(record_of(name).when))}" for name in NAMES]
     return f"""\
-{NOTE}
-
 # Methods
+
+{NOTE}
 
 A method is an attention algorithm. Choose by three questions:
 
@@ -196,6 +196,10 @@ A method is an attention algorithm. Choose by three questions:
    method mean nothing to another, softmax among them: see [Adopt](../adopt.md).
 
 {_table(headings, rows)}
+
+## When to choose which
+
+{_list(when)}
 
 What each costs in ONNX Runtime was measured: against
 [its matrix products alone](../../benchmarks/results/speed_floor.md), against
@@ -210,8 +214,8 @@ def commands() -> str:
     export: Any = typer.main.get_command(linattn_export.cli.app)
     check: Any = typer.main.get_command(linattn_runtime_checks.cli.app)
     parts = [
-        NOTE,
         "# Commands",
+        NOTE,
         "The same text is in `--help`. A flag that says *repeat* is given once for each value. In "
         "square brackets: what holds where the flag is left out.",
     ]
@@ -249,8 +253,8 @@ def _command(name: str, command: Any) -> list[str]:
 def plug_ins() -> str:
     """Models, formats, ONNX forms and runtimes."""
     parts = [
-        NOTE,
         "# Models, formats, runtimes",
+        NOTE,
         "`linattn-export list` prints these, and what is not available where it runs, and why. "
         "The methods have [pages of their own](../methods/index.md).",
     ]
@@ -285,6 +289,10 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _list(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _sentence(text: str) -> str:
