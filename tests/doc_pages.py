@@ -161,9 +161,9 @@ print(tuple(output.shape))
 (2, 100, {WIDTH})
 ```
 
-<!-- run: slow -->
+<!-- not run: takes minutes; tests/test_build.py and test_streaming_lengths.py build each method -->
 ```sh
-linattn-export build -m {name} -f onnx --no-fixed --no-latency -o {name}
+linattn-export build -m {name} -o {name}
 ```"""
 
 
