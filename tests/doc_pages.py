@@ -7,6 +7,7 @@ import re
 import sys
 import typing
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer.main
@@ -19,6 +20,7 @@ from linattn_export.onnx_forms import FORMS, release
 from linattn_runtime_checks.errors import ExitCode
 
 NOTE = "<!-- Written by python tests/test_doc_pages.py --write -->"
+DOCS = Path(__file__).parents[1] / "docs"
 WIDTH, HEADS = 256, 4
 """Of the layer whose sizes the cards state."""
 
@@ -274,6 +276,8 @@ def plug_ins() -> str:
     ]
     headings = ("form", "what it is", "ONNX Runtime", "Node.js", "browser", "OpenVINO")
     parts += ["## ONNX forms of a recurrence", _table(headings, forms)]
+    schemas = sorted(path.name for path in DOCS.glob("*.schema.json"))
+    parts += ["## JSON schemas", _list([f"[{name}](../{name})" for name in schemas])]
     return "\n\n".join(parts) + "\n"
 
 
