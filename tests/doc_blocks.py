@@ -2,6 +2,7 @@
 
     <!-- run -->               run it; in bash, or as a Python program of its own
     <!-- run: slow -->         the same, by a slow test only
+    <!-- run: references -->   the same, by a test that has the public packages
     <!-- run: exit 3 -->       the same; it exits with 3
     <!-- file: model.py -->    write it to the page's folder
     <!-- prints -->            its lines are among what the block run last printed
@@ -39,9 +40,9 @@ class Block:
     rest: str
 
     @property
-    def slow(self) -> bool:
-        """Whether only a slow test runs it."""
-        return "slow" in self._words()
+    def kind(self) -> str:
+        """The marker of the tests that run it, "" for all."""
+        return next((word for word in self._words() if word in {"slow", "references"}), "")
 
     @property
     def exit_code(self) -> int:
@@ -87,12 +88,12 @@ def faults(page: Iterable[Block]) -> Iterator[str]:
             if block.language not in MUST_SAY:
                 yield f"{where}: this language is not run"
             for word in block._words():
-                if word and not re.fullmatch(r"slow|exit \d+", word):
+                if word and not re.fullmatch(r"slow|references|exit \d+", word):
                     yield f"{where}: what is {word!r}?"
 
 
-def run_page(page: list[Block], folder: Path, *, slow: bool) -> int:
-    """Run the blocks in ``folder``; how many were run.
+def run_page(page: list[Block], folder: Path, kind: str = "") -> int:
+    """Run the blocks in ``folder``, those of ``kind`` too; how many were run.
 
     Raises:
         AssertionError: a block exits with another code, or does not print what the page says.
@@ -102,7 +103,7 @@ def run_page(page: list[Block], folder: Path, *, slow: bool) -> int:
         if block.action == "file":
             (folder / block.rest).write_text(block.text + "\n", encoding="utf-8")
         elif block.action == "run":
-            skipped = block.slow and not slow
+            skipped = block.kind not in ("", kind)
             if not skipped:
                 code, printed = _run(block, folder)
                 assert code == block.exit_code, f"line {block.line}: exit {code}\n{printed}"

@@ -94,6 +94,8 @@ def _options(record: Method | LayerMethod) -> Iterator[tuple[str, object, object
 
 
 def _kind(hint: object) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
     return hint.__name__ if isinstance(hint, type) else str(hint).replace(" | ", " or ")
 
 

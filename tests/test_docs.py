@@ -20,8 +20,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md"))}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
-RUN_NOW = [n for n, text in TEXTS.items() if "<!-- run" in re.sub("<!-- run: slow", "", text)]
-RUN_SLOWLY = [n for n, text in TEXTS.items() if "<!-- run: slow" in text]
+KINDS = {n: {b.kind for b in blocks(t) if b.action == "run"} for n, t in TEXTS.items()}
 COMMANDS: dict[str, Any] = {
     "linattn-export": typer.main.get_command(linattn_export.cli.app),
     "linattn-check": typer.main.get_command(linattn_runtime_checks.cli.app),
@@ -33,15 +32,21 @@ def test_every_block_says_what_is_done_with_it(name: str) -> None:
     assert list(faults(blocks(TEXTS[name]))) == []
 
 
-@pytest.mark.parametrize("name", RUN_NOW)
+@pytest.mark.parametrize("name", [name for name in PAGES if "" in KINDS[name]])
 def test_the_blocks_of_a_page_run(name: str, tmp_path: Path) -> None:
-    assert run_page(blocks(TEXTS[name]), tmp_path, slow=False) > 0
+    assert run_page(blocks(TEXTS[name]), tmp_path) > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUN_SLOWLY)
-def test_all_blocks_of_a_page_run(name: str, tmp_path: Path) -> None:
-    assert run_page(blocks(TEXTS[name]), tmp_path, slow=True) > 0
+@pytest.mark.parametrize("name", [name for name in PAGES if "slow" in KINDS[name]])
+def test_the_slow_blocks_of_a_page_run(name: str, tmp_path: Path) -> None:
+    assert run_page(blocks(TEXTS[name]), tmp_path, "slow") > 0
+
+
+@pytest.mark.references
+@pytest.mark.parametrize("name", [name for name in PAGES if "references" in KINDS[name]])
+def test_the_blocks_with_public_packages_run(name: str, tmp_path: Path) -> None:
+    assert run_page(blocks(TEXTS[name]), tmp_path, "references") > 0
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -125,7 +130,7 @@ def test_a_block_that_leaves_it_open_would_be_seen(page: str, fault: str) -> Non
 )
 def test_a_block_that_fails_would_be_seen(page: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
-        run_page(blocks(page), tmp_path, slow=True)
+        run_page(blocks(page), tmp_path, "slow")
 
 
 def test_files_are_there_for_the_blocks_after_them(tmp_path: Path) -> None:
@@ -135,8 +140,8 @@ def test_files_are_there_for_the_blocks_after_them(tmp_path: Path) -> None:
         "<!-- run -->\n```python\nimport page_model\nprint(page_model.x)\n```\n"
         "<!-- prints -->\n```text\n7\n```\n"
     )
-    assert run_page(blocks(page), tmp_path, slow=False) == 1
-    assert run_page(blocks(page), tmp_path, slow=True) == 2
+    assert run_page(blocks(page), tmp_path) == 1
+    assert run_page(blocks(page), tmp_path, "slow") == 2
     assert "page_model" not in sys.modules
 
 
