@@ -93,6 +93,7 @@ def test_a_file_that_onnx_runtime_optimised_keeps_its_metadata(
     assert {"linattn.method", "linattn.config", "linattn.verified_sequence"} <= kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["attention", "layer"])
 def test_no_device_is_written_into_what_is_captured(model: str) -> None:
     """A literal device freezes a file to the machine that exported it."""
