@@ -49,7 +49,7 @@ def card(record: Method | LayerMethod) -> str:
     parts = [
         f"# {record.name}: {_words(record.title)}",
         NOTE,
-        _words(record.when),
+        f"**When to choose it:** {_lower(_words(record.when))}",
         "## Definition",
         f"```text\n{definition}\n```",
         *(f"**{label}.** {_sentence(text)}" for label, text in notes if label != "Cost"),
