@@ -1,6 +1,7 @@
 """What the manifest and an ONNX file say of an artifact: when it is written, and once judged."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -26,9 +27,15 @@ _MASK = "attention_mask: bool, True = a real token"
 
 
 def entry_of(
-    job: Job, kind: Format, file: StoredFile, written: Written, place: str, reference: str
+    job: Job,
+    kind: Format,
+    files: Sequence[StoredFile],
+    written: Written,
+    place: str,
+    reference: str,
 ) -> Artifact:
-    """The entry of an artifact that was written and not judged yet."""
+    """The entry of an artifact that was written and not judged yet; its own file comes first."""
+    file, *beside = files
     inputs, outputs = job.specs()
     tensors = list(job.entry.parameters()) + list(job.entry.buffers())
     return Artifact(
@@ -54,6 +61,7 @@ def entry_of(
         inputs=inputs,
         outputs=outputs,
         axes=[_axis(job.variant, name) for name in ("batch", "sequence")],
+        side_files=beside,
         reference=reference,
         cost=job.subject.traits.cost,
         equivariant=job.subject.traits.equivariant,

@@ -144,6 +144,8 @@ class Artifact(StoredFile):
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
     axes: list[AxisRange]
+    side_files: list[StoredFile] = []
+    """Weights beside an ONNX file, which itself holds at most 2 GiB."""
     reference: RelativePath
     cost: Literal["linear", "quadratic", "unknown"] = "linear"
     """In the sequence length, by the method's definition; ``unknown`` promises nothing."""
@@ -175,6 +177,10 @@ class Artifact(StoredFile):
             self.axis(name).declared[0] <= size <= self.axis(name).declared[1]
             for name, size in (("batch", batch), ("sequence", sequence))
         )
+
+    def needs(self) -> set[str]:
+        """Paths of the files without which it cannot be judged."""
+        return {self.path, self.reference, *(file.path for file in self.side_files)}
 
     @property
     def subject(self) -> str:
@@ -218,7 +224,8 @@ class Manifest(Record):
 
     def files(self) -> list[StoredFile]:
         """Every file that the manifest vouches for."""
-        return [*self.artifacts, *self.references, *self.test_data]
+        beside = [file for artifact in self.artifacts for file in artifact.side_files]
+        return [*self.artifacts, *beside, *self.references, *self.test_data]
 
 
 def read(folder: Path) -> Manifest:
