@@ -42,7 +42,7 @@ def navigation() -> str:
 
 def card(record: Method | LayerMethod) -> str:
     """One method: formula, cost, when to choose it, options, limits."""
-    definition, notes = _head(record)
+    definition, words, notes = _head(record)
     options = [
         (f"`{name}`", _kind(hint), f"`{default}`") for name, hint, default in _options(record)
     ]
@@ -52,6 +52,7 @@ def card(record: Method | LayerMethod) -> str:
         f"**When to choose it:** {_lower(_words(record.when))}",
         "## Definition",
         f"```text\n{definition}\n```",
+        _sentence(words),
         *(f"**{label}.** {_sentence(text)}" for label, text in notes if label != "Cost"),
         "## Cost",
         *(_words(text) for label, text in notes if label == "Cost"),
@@ -59,7 +60,7 @@ def card(record: Method | LayerMethod) -> str:
         "## What it can do",
         _table(("property", "value"), _abilities(record)),
         "## Options",
-        _words(inspect.getdoc(record.config) or ""),
+        _words((inspect.getdoc(record.config) or "").removeprefix("Options.")),
         *([_table(("option", "type", "default"), options)] if options else []),
         "## Limits",
         _list(_limits(record)),
@@ -69,10 +70,11 @@ def card(record: Method | LayerMethod) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _head(record: Method | LayerMethod) -> tuple[str, list[tuple[str, str]]]:
-    """Formulas, and paragraphs by label, of the docstring of the method's file."""
+def _head(record: Method | LayerMethod) -> tuple[str, str, list[tuple[str, str]]]:
+    """Formulas, words below them, and paragraphs by label: the docstring of the method's file."""
     text = inspect.getdoc(sys.modules[record.config.__module__]) or ""
     formulas: list[str] = []
+    words: list[str] = []
     notes: list[tuple[str, str]] = []
     for line in text.split("\n")[1:]:
         label = re.match(r"([A-Z][a-z]+): ", line)
@@ -82,9 +84,9 @@ def _head(record: Method | LayerMethod) -> tuple[str, list[tuple[str, str]]]:
             notes.append((label[1], line[label.end() :]))
         elif line and notes:
             notes[-1] = (notes[-1][0], f"{notes[-1][1]} {line}")
-        elif line:  # words between the formulas and the source
-            formulas.append(line)
-    return "\n".join(formulas), notes
+        elif line:
+            words.append(line)
+    return "\n".join(formulas), "\n".join(words), notes
 
 
 def _options(record: Method | LayerMethod) -> Iterator[tuple[str, object, object]]:
@@ -302,7 +304,8 @@ def _lower(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return _words(text[:1].upper() + text[1:])
+    symbol = re.match(r"[b-z]\b", text)  # n is not N
+    return _words(text if symbol else text[:1].upper() + text[1:])
 
 
 def _words(text: str) -> str:
