@@ -15,8 +15,7 @@ def score_headings(artifacts: Sequence[ArtifactResult]) -> tuple[str, ...]:
     titles = {METRICS[task.metric].title for artifact in artifacts for task in _tasks(artifact)}
     if not titles:
         return ()
-    title = titles.pop() if len(titles) == 1 else "score"
-    return title, f"{title} in float64"
+    return titles.pop() if len(titles) == 1 else "score", "in float64"
 
 
 def score_cells(*artifacts: ArtifactResult) -> tuple[str, str]:
