@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from linattn import BIDIRECTIONAL, NAMES, MethodError, record_of
+from linattn import DEFAULT_METHODS, NAMES, MethodError, record_of
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import traits_of
@@ -33,7 +33,7 @@ def make_subjects(request: BuildRequest) -> list[Subject]:
     for name in request.models:
         if name not in MODELS:
             raise UsageError(unknown("model", name, MODELS))
-    methods = request.methods or BIDIRECTIONAL
+    methods = request.methods or DEFAULT_METHODS
     for name in (*methods, *request.options):
         if name not in NAMES:
             raise UsageError(unknown("method", name, NAMES))
