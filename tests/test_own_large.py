@@ -150,7 +150,7 @@ class Peak:
         while not self._done.is_set():
             pids = [self._pid, *children_of(self._pid)]
             self.bytes = max(self.bytes, sum(map(proportional, pids)))
-            time.sleep(0.05)
+            time.sleep(0.25)
 
 
 def proportional(pid: int) -> int:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from linattn import BIDIRECTIONAL, NAMES, MethodError, record_of
+from linattn import DEFAULT_METHODS, NAMES, MethodError, record_of
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import traits_of
@@ -33,7 +33,7 @@ def make_subjects(request: BuildRequest) -> list[Subject]:
     for name in request.models:
         if name not in MODELS:
             raise UsageError(unknown("model", name, MODELS))
-    methods = request.methods or BIDIRECTIONAL
+    methods = request.methods or DEFAULT_METHODS
     for name in (*methods, *request.options):
         if name not in NAMES:
             raise UsageError(unknown("method", name, NAMES))
@@ -65,6 +65,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
         shipped = model.weights(method) if model.weights is not None else None
     except (MethodError, ModelError) as error:
         raise UsageError(str(error)) from error
+    mask = model.masked if request.mask is None else request.mask
     path = request.weights or shipped
     if path is not None:
         load_weights(module, path, f"model {model.name} with method {method}")
@@ -75,7 +76,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
             method=method,
             graph=graph,
             module=module,
-            mask=bool(request.mask),
+            mask=mask,
             dtype=TORCH_DTYPES[request.dtype],
             variants=_variants(model, method, module, graph, request),
             seed=request.seed,
@@ -87,7 +88,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
                 d_model=request.d_model,
                 heads=request.heads,
                 dtype=request.dtype,
-                mask=bool(request.mask),
+                mask=mask,
                 entry=graph,
             ),
         )
