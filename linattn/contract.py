@@ -78,7 +78,7 @@ class Record:
     title: str
     formula: str
     source: str
-    when: str = ""
+    when: str
     """When to choose it rather than another, in sentences; names and options in backticks."""
     config: type
     capabilities: Capabilities

@@ -32,7 +32,9 @@ def rendered() -> str:
     for name, (headings, rows) in tables().items():
         lines = [f"### {name.capitalize()}", "", "| " + " | ".join(headings) + " |"]
         lines.append("|" + " --- |" * len(headings))
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
+        lines += [
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows
+        ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
