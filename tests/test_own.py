@@ -193,3 +193,43 @@ def test_names_are_folders_everywhere() -> None:
     assert safe_name("MyNet") == "my_net"
     assert safe_name("make.<locals>.Net v2") == "make_locals_net_v2"
     assert safe_name("...") == "module"
+
+
+@pytest.mark.slow
+def test_a_recurrent_layer_inside_can_be_one_node(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(
+        '[symbols]\nbatch = "1:4"\nsequence = "1:300"\n'
+        '[inputs.tokens]\ndtype = "int64"\nshape = ["batch", "sequence"]\nrange = [0, 31]\n'
+        "[promises]\ncausal = true\n"
+    )
+    request = BuildRequest(
+        output=tmp_path / "out",
+        module="own_nets:Decoder",
+        inputs=tmp_path / "x.toml",
+        onnx_forms=("portable", "ms"),
+        latency=False,
+        quiet=True,
+    )
+    report = build(request)
+    assert report.exit_code is ExitCode.PASS, report.all_findings()
+    assert {a.id for a in report.artifacts} == {
+        "decoder/own/onnx/dynamic",
+        "decoder/own/onnx/dynamic-ms",
+        "decoder/own/torchscript/dynamic",
+        "decoder/own/pt2/dynamic",
+    }
+    assert "causal" in checks(report)
+
+
+@pytest.mark.slow
+def test_what_promises_linear_cost_and_is_quadratic_is_found(tmp_path: Path) -> None:
+    spec = {
+        "symbols": {"batch": "1:4", "sequence": "1:300"},
+        "inputs": {"x": {"shape": ["batch", "sequence", own_nets.WIDTH]}},
+    }
+    module = own_nets.TorchEncoder()
+    report = exported(module, spec, tmp_path / "out", formats=["onnx"])
+    assert report.exit_code is ExitCode.PASS, report.all_findings()
+    promised = spec | {"promises": {"cost": "linear"}}
+    report = exported(module, promised, tmp_path / "out", formats=["onnx"])
+    assert codes(report) == {Code.QUADRATIC_COST}
