@@ -56,12 +56,12 @@ def card(record: Method | LayerMethod) -> str:
         *(f"**{label}.** {_sentence(text)}" for label, text in notes if label != "Cost"),
         "## Cost",
         *(_words(text) for label, text in notes if label == "Cost"),
-        _table((f"a layer of width {WIDTH} with {HEADS} heads", "size"), _sizes(record)),
+        table((f"a layer of width {WIDTH} with {HEADS} heads", "size"), _sizes(record)),
         "## What it can do",
-        _table(("property", "value"), _abilities(record)),
+        table(("property", "value"), _abilities(record)),
         "## Options",
         _words((inspect.getdoc(record.config) or "").removeprefix("Options.")),
-        *([_table(("option", "type", "default"), options)] if options else []),
+        *([table(("option", "type", "default"), options)] if options else []),
         "## Limits",
         _list(_limits(record)),
         "## Use",
@@ -201,7 +201,7 @@ A method is an attention algorithm. Choose by three questions:
 3. **Are there trained weights?** Take the method that they were trained with. The weights of one
    method mean nothing to another, softmax among them: see [Adopt](../adopt.md).
 
-{_table(headings, rows)}
+{table(headings, rows)}
 
 ## When to choose which
 
@@ -229,7 +229,7 @@ def commands() -> str:
         parts += _command(f"linattn-export {name}", command)
     parts += _command("linattn-check", check)
     codes = [(str(int(code)), code.name) for code in ExitCode]
-    parts += ["## Exit codes", _table(("code", "name"), codes)]
+    parts += ["## Exit codes", table(("code", "name"), codes)]
     parts.append("The code of a run is the gravest of all findings: 70, 4, 3, 1, 6, 5, 0.")
     return "\n\n".join(parts) + "\n"
 
@@ -252,7 +252,7 @@ def _command(name: str, command: Any) -> list[str]:
         f"## {name}",
         f"`{usage}`",
         _words(inspect.cleandoc(command.help)),
-        _table(("flag", "value", "meaning"), rows),
+        table(("flag", "value", "meaning"), rows),
     ]
 
 
@@ -266,7 +266,7 @@ def plug_ins() -> str:
     ]
     for title, (headings, rows) in tables().items():
         if title != "methods":
-            parts += [f"## {title.capitalize()}", _table(headings, _coded(rows))]
+            parts += [f"## {title.capitalize()}", table(headings, _coded(rows))]
     forms = [
         (
             f"`{form.name}`",
@@ -279,7 +279,7 @@ def plug_ins() -> str:
         for form in FORMS.values()
     ]
     headings = ("form", "what it is", "ONNX Runtime", "Node.js", "browser", "OpenVINO")
-    parts += ["## ONNX forms of a recurrence", _table(headings, forms)]
+    parts += ["## ONNX forms of a recurrence", table(headings, forms)]
     schemas = sorted(path.name for path in DOCS.glob("*.schema.json"))
     parts += ["## JSON schemas", _list([f"[{name}](../{name})" for name in schemas])]
     return "\n\n".join(parts) + "\n"
@@ -289,7 +289,8 @@ def _coded(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     return [(f"`{first}`", *rest) for first, *rest in rows]
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines)
