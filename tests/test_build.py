@@ -152,7 +152,13 @@ def test_other_seeds_give_other_weights(tmp_path: Path) -> None:
     assert (first / name).read_bytes() != (second / name).read_bytes()
 
 
-@pytest.mark.parametrize("method", METHODS)
+EACH_METHOD = [
+    pytest.param(name, marks=pytest.mark.slow if name in ("performer", "nystrom") else [])
+    for name in METHODS
+]
+
+
+@pytest.mark.parametrize("method", EACH_METHOD)
 def test_every_method_with_a_mask_in_every_format(method: str, tmp_path: Path) -> None:
     options = RANK_8 if method == "linformer" else {}
     folder, report = small(
