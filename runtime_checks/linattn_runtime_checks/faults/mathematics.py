@@ -112,7 +112,9 @@ def weight_moved(factor: float) -> Plant:
             return False
         value = weights[name].copy()
         # A row of Linformer's E belongs to one token: of the first, which every input has.
-        place = (0, int(np.abs(value[0]).argmax()))
+        place: tuple[int, ...] = (0, int(np.abs(value[0]).argmax()))
+        if value.ndim > 2:  # in the middle of a convolution's window, which is the token itself
+            place = (0, *(size // 2 for size in value.shape[1:]))
         value[place] *= value.dtype.type(factor)
         graph.set_weight(name, value)
         return True

@@ -171,7 +171,7 @@ def _graph_trials(
         fault = GraphFault(name="", title="", plant=weight_moved(1 + factor))
         job = planted(fault, f"weight-{factor}")
         if job is not None:
-            yield _Trial(fault="", job=job, change=factor)
+            yield _Trial(fault="", job=job, change=factor, from_length=2)
 
 
 def _session_trials(
