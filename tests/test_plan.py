@@ -4,7 +4,7 @@ from linattn import DEFAULT_METHODS, METHODS
 from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
 from linattn_export.families import Directions, applicable
 from linattn_export.request import BuildRequest
-from linattn_export.subject import make_subjects
+from linattn_export.subjects import make_subjects
 from linattn_export.variants import Range, make_variants
 from linattn_models import InputSpec
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE

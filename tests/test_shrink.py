@@ -11,7 +11,7 @@ from linattn.methods.elu import EluAttention
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.shrink import _smaller
-from linattn_export.subject import make_subjects
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.report.model import ArtifactResult
 from test_planted_faults import normaliser_dropped, plant
