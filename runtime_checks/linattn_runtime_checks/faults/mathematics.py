@@ -221,9 +221,15 @@ def _largest_matrix(graph: Graph) -> str | None:
 
 
 def _normaliser(graph: Graph) -> Any | None:
-    """The last division by a sum that an Add or a Clip keeps from zero."""
-    for node in reversed(graph.of_type("Div")):
-        divisor = graph.maker(node.input[1])
-        if divisor is not None and divisor.op_type in ("Add", "Clip", "Cast"):
-            return node
-    return None
+    """The last division by a sum that an Add or a Clip keeps from zero.
+
+    One whose sum is of products goes before one by the number of tokens, which is a mean.
+    """
+    found = [
+        node
+        for node in reversed(graph.of_type("Div"))
+        if (divisor := graph.maker(node.input[1])) is not None
+        and divisor.op_type in ("Add", "Clip", "Cast")
+    ]
+    sums = [node for node in found if graph.comes_from_a(node.input[1], "MatMul", "Gemm")]
+    return next(iter(sums or found), None)
