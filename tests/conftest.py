@@ -88,6 +88,14 @@ def snapshot(root: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="session")
+def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """See :func:`golden_runs.build_masked`; read it, do not change it."""
+    from golden_runs import build_masked
+
+    return build_masked(tmp_path_factory.mktemp("masked") / "artifacts")
+
+
 @pytest.fixture
 def here(small_folder: Path, tmp_path: Path) -> Path:
     """See :func:`build_calls.prepare`."""

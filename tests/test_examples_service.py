@@ -1,0 +1,264 @@
+"""``examples/serve_onnx.py``: different lengths in one batch come out as each does alone."""
+
+import http.client
+import importlib
+import json
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from folders import edit, entry
+from golden_runs import ARTIFACT, EXAMPLES, LONGEST, MOST, PACK
+from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.verdict import Comparison, Error, compare
+
+LENGTHS = (1, 2, 3, 7, 17, 24, 31, 33, 37, 63, 64)
+CLIENTS = 8
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return importlib.import_module("serve_onnx")
+
+
+Served = tuple[ModuleType, Any]
+
+
+@pytest.fixture
+def served(example: ModuleType, masked_folder: Path) -> Iterator[Served]:
+    """The module and its service on a free port; it waits long enough for others to arrive."""
+    batcher = example.Batcher(example.VerifiedModel(masked_folder, threads=1), 0.02)
+    with example.Service(("127.0.0.1", 0), batcher) as service:
+        thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield example, service
+        service.shutdown()
+        thread.join()
+        batcher.close()
+
+
+Answer = tuple[int, dict[str, Any]]
+
+
+def ask(service: Any, body: object, path: str = "/run", method: str = "POST") -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", service.server_port, timeout=20)
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method, path, sent)
+    answer = connection.getresponse()
+    document = json.loads(answer.read())
+    connection.close()
+    return answer.status, document
+
+
+class Sequence:
+    """One sequence of the golden pack, its outputs in float64 and what rounding costs on it."""
+
+    def __init__(self, tokens: Any, expected: Any, allowed: Error) -> None:
+        self.body = {"input": tokens.tolist()}
+        self.expected = expected
+        self.allowed = allowed
+
+    def judge(self, document: dict[str, Any]) -> Comparison:
+        got = np.array(document["outputs"]["output"], dtype=np.float32)
+        return compare(got, self.expected, "float32", self.allowed)
+
+
+@pytest.fixture
+def sequences(masked_folder: Path) -> list[Sequence]:
+    """Every stored sequence of N(0, 1), and those that the pack itself pads on the right."""
+    found = []
+    with open_reference(masked_folder / PACK) as pack:
+        seen = set()
+        for case in pack.index.cases:
+            if case.family not in ("normal", "right-padding") or case.stored in seen:
+                continue
+            seen.add(case.stored)
+            inputs, (expected,) = pack.inputs(case), pack.outputs(case).values()
+            for row, mask in enumerate(inputs["attention_mask"]):
+                real = int(mask.sum())
+                if case.family == "normal" and not mask.all():
+                    continue
+                tokens = inputs["hidden_states"][row, :real]
+                found.append(Sequence(tokens, expected[row, :real], case.yardstick()))
+    assert {len(each.expected) for each in found} >= set(LENGTHS)
+    return found
+
+
+def at_once(service: Any, sequences: list[Sequence]) -> list[Answer]:
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        return list(clients.map(lambda sequence: ask(service, sequence.body), sequences))
+
+
+def test_batches_equal_each_alone_and_the_golden_pack(
+    served: Served, sequences: list[Sequence]
+) -> None:
+    _, service = served
+    alone = [ask(service, sequence.body) for sequence in sequences]
+    assert {document["batch"] for _, document in alone} == {1}
+    together = at_once(service, sequences * 2)
+    sizes = [document["batch"] for _, document in together]
+    assert 1 < max(sizes) <= MOST, sizes
+    for sequence, (status, document) in zip(sequences * 3, alone + together, strict=True):
+        assert status == 200, document
+        verdict = sequence.judge(document)
+        assert verdict.passed, (len(sequence.expected), verdict)
+
+
+def test_a_batch_without_a_mask_would_be_seen(
+    served: Served, sequences: list[Sequence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example, service = served
+    pad = example.Batcher.pad
+
+    def unmasked(self: Any, tokens: list[Any]) -> dict[str, Any]:
+        made: dict[str, Any] = pad(self, tokens)
+        return made | {"attention_mask": np.ones_like(made["attention_mask"])}
+
+    monkeypatch.setattr(example.Batcher, "pad", unmasked)
+    answers = at_once(service, sequences)
+    passed = [
+        sequence.judge(document).passed
+        for sequence, (_, document) in zip(sequences, answers, strict=True)
+    ]
+    assert not all(passed)
+
+
+def rows(length: int, width: int = 16) -> dict[str, Any]:
+    return {"input": [[0.5] * width] * length}
+
+
+WRONG: dict[str, tuple[object, int, str]] = {
+    "too long": (rows(LONGEST + 1), 413, f"sequence is {LONGEST + 1}, but {ARTIFACT} was verified"),
+    "far too long": (rows(20 * LONGEST), 413, f"{LONGEST} tokens, which were verified, take less"),
+    "empty": ({"input": []}, 400, "input has shape [0], expected [sequence, 16]"),
+    "width": (rows(3, 15), 400, "input has shape [3, 15], expected [sequence, 16]"),
+    "ragged": ({"input": [[1.0] * 16, [1.0]]}, 400, "rows of different lengths"),
+    "text": ({"input": [["a"] * 16]}, 400, "input holds <U1, expected float32"),
+    "truth": ({"input": [[True] * 16]}, 400, "input holds bool, expected float32"),
+    "huge": ({"input": [[1e39] * 16]}, 400, "not finite in float32"),
+    "NaN": (b'{"input": [[' + b", ".join([b"NaN"] * 16) + b"]]}", 400, "not finite"),
+    "key": ({"tokens": [[1.0] * 16]}, 400, "an object with one key"),
+    "no JSON": (b"{", 400, "the body is not JSON"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_was_not_verified_is_refused(served: Served, what: str) -> None:
+    body, status, message = WRONG[what]
+    got, document = ask(served[1], body)
+    assert got == status
+    assert document.keys() == {"error"}
+    assert message in document["error"]
+
+
+def test_one_that_cannot_be_run_takes_no_other_with_it(
+    example: ModuleType, masked_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = example.VerifiedModel.__call__
+    tried = []
+
+    def fails(self: Any, inputs: dict[str, Any]) -> Any:
+        tried.append(len(inputs["hidden_states"]))
+        if (inputs["hidden_states"] == 300).any():
+            raise example.InvalidArgument("token 300 is not in the vocabulary")
+        return run(self, inputs)
+
+    monkeypatch.setattr(example.VerifiedModel, "__call__", fails)
+    batcher = example.Batcher(example.VerifiedModel(masked_folder, threads=1), 20.0)
+    values = (1, 2, 300, 4)
+    answers = [batcher.submit(np.full((3 + v % 5, 16), v, dtype=np.float32)) for v in values]
+    batcher.close()
+    assert tried == [4, 1, 1, 1, 1]
+    for value, answer in zip(values, answers, strict=True):
+        if value == 300:
+            with pytest.raises(example.InvalidArgument, match="token 300"):
+                answer.result(timeout=0)
+        else:
+            outputs, batch = answer.result(timeout=0)
+            assert (outputs["output"].shape, batch) == ((3 + value % 5, 16), 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [("InvalidArgument", 400), ("queue.Full", 503), ("TypeError", 500)]
+)
+def test_the_status_says_whose_fault_it_is(
+    served: Served, monkeypatch: pytest.MonkeyPatch, error: str, status: int
+) -> None:
+    example, service = served
+    logged = []
+
+    def fails(tokens: object) -> None:
+        raise {"queue.Full": queue.Full, "TypeError": TypeError}.get(
+            error, example.InvalidArgument
+        )("what is inside")
+
+    monkeypatch.setattr(service.batcher, "submit", fails)
+    monkeypatch.setattr(service, "handle_error", lambda *_: logged.append(sys.exc_info()[0]))
+    got, document = ask(service, rows(3))
+    assert got == status
+    assert ("what is inside" in document["error"]) == (status == 400)
+    assert ask(service, b"", "/health", "GET")[0] == 200
+    assert logged == ([TypeError] if status == 500 else [])
+
+
+def test_health_names_the_ranges(served: Served) -> None:
+    ranges = {"batch": [1, MOST], "sequence": [1, LONGEST]}
+    expected = {"artifact": ARTIFACT, "verified": ranges}
+    assert ask(served[1], b"", "/health", "GET") == (200, expected)
+    assert ask(served[1], b"", "/other", "GET")[0] == 404
+    assert ask(served[1], rows(1), "/other")[0] == 404
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.update(inputs=a["inputs"][:1]), "build with --mask and --entry forward"),
+        (lambda a: a["axes"][0].update(verified=[2, 4]), "batch is 1, but"),
+        (lambda a: a.update(sha256="0" * 64), "has SHA-256"),
+    ],
+    ids=["mask", "batch", "hash"],
+)
+def test_an_artifact_that_cannot_be_batched_is_refused(
+    example: ModuleType, folder_of_mask: Path, change: Change, message: str
+) -> None:
+    edit(folder_of_mask, lambda document: change(entry(document, ARTIFACT)))
+    with pytest.raises(example.Refused, match=message):
+        example.Batcher(example.VerifiedModel(folder_of_mask), 0.0)
+
+
+@pytest.fixture
+def folder_of_mask(masked_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(masked_folder, tmp_path / "artifacts"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+def test_the_command_serves_until_it_is_told_to_stop(
+    masked_folder: Path, sequences: list[Sequence]
+) -> None:
+    command = [sys.executable, str(EXAMPLES / "serve_onnx.py"), str(masked_folder), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith(f"{ARTIFACT} at http://127.0.0.1:")
+        connection = http.client.HTTPConnection("127.0.0.1", int(line.rsplit(":", 1)[1]))
+        connection.request("POST", "/run", json.dumps(sequences[0].body))
+        document = json.loads(connection.getresponse().read())
+        assert sequences[0].judge(document).passed
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
