@@ -97,6 +97,12 @@ def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def masked_copy(masked_folder: Path, tmp_path: Path) -> Path:
+    """A copy of ``masked_folder`` that a test may damage."""
+    return Path(shutil.copytree(masked_folder, tmp_path / "masked"))
+
+
+@pytest.fixture
 def here(small_folder: Path, tmp_path: Path) -> Path:
     """See :func:`build_calls.prepare`."""
     from build_calls import prepare

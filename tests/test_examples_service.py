@@ -4,7 +4,6 @@ import http.client
 import importlib
 import json
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -234,16 +233,11 @@ Change = Callable[[dict[str, Any]], object]
     ids=["mask", "batch", "hash"],
 )
 def test_an_artifact_that_cannot_be_batched_is_refused(
-    example: ModuleType, folder_of_mask: Path, change: Change, message: str
+    example: ModuleType, masked_copy: Path, change: Change, message: str
 ) -> None:
-    edit(folder_of_mask, lambda document: change(entry(document, ARTIFACT)))
+    edit(masked_copy, lambda document: change(entry(document, ARTIFACT)))
     with pytest.raises(example.Refused, match=message):
-        example.Batcher(example.VerifiedModel(folder_of_mask), 0.0)
-
-
-@pytest.fixture
-def folder_of_mask(masked_folder: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(masked_folder, tmp_path / "artifacts"))
+        example.Batcher(example.VerifiedModel(masked_copy), 0.0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
