@@ -6,7 +6,8 @@ const KINDS = {
   I64: [BigInt64Array, "int64"],
   BOOL: [Uint8Array, "bool"],
 };
-const SENSITIVITY_FACTOR = 3; // the two constants of linattn-check's verdict
+const SENSITIVITY_FACTOR = 3; // the constants of linattn-check's verdict
+const INCONCLUSIVE = 0.05; // rounding alone moves such an output by 5 %
 export const MOST = 4;
 
 /** Tensors are read when asked for: 8 bytes with the length of the header, the header, the data. */
@@ -33,7 +34,11 @@ export class GoldenPack {
 
   // A case of more sequences than are stored runs them over and over.
   #read(key, batch) {
-    const { dtype, shape, data_offsets: [begin, end] } = this.header[key];
+    const {
+      dtype,
+      shape,
+      data_offsets: [begin, end],
+    } = this.header[key];
     const [Kind, type] = KINDS[dtype];
     const stored = new Kind(this.bytes.slice(this.start + begin, this.start + end).buffer);
     const size = stored.length / shape[0];
@@ -44,6 +49,16 @@ export class GoldenPack {
     }
     return { type, data, dims: [batch, ...shape.slice(1)] };
   }
+}
+
+/** What rounding costs on a case, by "row" or "whole"; infinite numbers are stored as text. */
+function yardstick({ eager_error: eager, sensitivity }, part) {
+  return Math.max(Number(eager[part]), SENSITIVITY_FACTOR * Number(sensitivity[part]));
+}
+
+/** Whether anything can be judged on a case. */
+export function conclusive(about) {
+  return Math.max(yardstick(about, "row"), yardstick(about, "whole")) <= INCONCLUSIVE;
 }
 
 /** By how many roundings `actual` departs from `expected`: at most MOST is right. */
@@ -69,10 +84,9 @@ export function multiple(actual, expected, about) {
     size += norm;
   }
   const whole = size === 0 ? 0 : Math.sqrt(distance / size);
-  const { eager_error: eager, sensitivity } = about;
   return Math.max(
-    quotient(largest, Math.max(eager.row, SENSITIVITY_FACTOR * sensitivity.row)),
-    quotient(whole, Math.max(eager.whole, SENSITIVITY_FACTOR * sensitivity.whole)),
+    quotient(largest, yardstick(about, "row")),
+    quotient(whole, yardstick(about, "whole")),
   );
 }
 

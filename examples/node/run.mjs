@@ -15,7 +15,7 @@ import { parseArgs } from "node:util";
 import * as ort from "onnxruntime-node";
 
 import { check, opened, Refused, verified } from "../verify.mjs";
-import { GoldenPack, MOST, multiple } from "./golden.mjs";
+import { conclusive, GoldenPack, MOST, multiple } from "./golden.mjs";
 
 globalThis.crypto ??= webcrypto; // Node.js 18 has it under this name alone
 
@@ -30,7 +30,9 @@ const { values: asked, positionals } = parseArgs({
 
 async function main([folder]) {
   if (folder === undefined || !existsSync(join(folder, "linattn_manifest.json"))) {
-    throw new Refused(`${folder} holds no linattn_manifest.json; give what linattn-export build wrote`);
+    throw new Refused(
+      `${folder} holds no linattn_manifest.json; give what linattn-export build wrote`,
+    );
   }
   const read = (path) => readFile(join(folder, path));
   const { about, bytes } = await opened(read, ({ id }) => id === (asked.artifact ?? id));
@@ -39,11 +41,13 @@ async function main([folder]) {
     const [low, high] = verified(about, axis);
     return low <= size && size <= high;
   };
-  const cases = pack.cases.filter((known) =>
-    asked.case === undefined
-      ? inside("batch", known.batch) && inside("sequence", known.sequence)
-      : known.name === asked.case,
-  );
+  const cases = pack.cases
+    .filter(conclusive)
+    .filter((known) =>
+      asked.case === undefined
+        ? inside("batch", known.batch) && inside("sequence", known.sequence)
+        : known.name === asked.case,
+    );
   if (cases.length === 0) {
     const known = pack.cases.map(({ name }) => name).join(", ");
     throw new Refused(`no case ${asked.case ?? "in the verified ranges"}; the pack has: ${known}`);
