@@ -1,6 +1,8 @@
 """What the examples' outputs are judged by: the golden pack of a folder and the verdict's rule."""
 
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
@@ -40,3 +42,13 @@ def judge(pack: Reference, case: Case, outputs: Tensors) -> Comparison:
     expected = pack.outputs(case)
     assert outputs.keys() == expected.keys()
     return compare(outputs["output"], expected["output"], pack.index.dtype, case.yardstick())
+
+
+def example_module(path: Path) -> ModuleType:
+    """An example as a module, for tests that call its parts."""
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
