@@ -286,4 +286,4 @@ def test_digits_reports_accuracy_beside_the_verdict(tmp_path: Path) -> None:
             assert runtime.task is not None
             assert runtime.task.samples == 360
             assert runtime.task.score == runtime.task.reference_score >= 0.95
-    assert "Held-out accuracy" in (folder / "report.md").read_text()
+    assert "Task on held-out data" in (folder / "report.md").read_text()

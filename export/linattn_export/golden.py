@@ -18,6 +18,7 @@ from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.states import states_for
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
+from linattn_export.task import task_of
 from linattn_export.variants import Variant
 from linattn_runtime_checks.reference import (
     Case,
@@ -25,7 +26,6 @@ from linattn_runtime_checks.reference import (
     ReferenceIndex,
     Rounding,
     StoredError,
-    TaskIndex,
     write_reference,
 )
 from linattn_runtime_checks.verdict import ZERO, Error, error_of
@@ -86,7 +86,7 @@ def write_golden(
     index = ReferenceIndex(
         dtype=dtype,
         cases=cases,
-        task=_task(subject, tensors) if plans is None else None,
+        task=task_of(subject, tensors) if plans is None else None,
         origin=subject.origin,
         stream=stream_of(subject, tensors) if plans is None else None,
         fingerprints={
@@ -238,19 +238,3 @@ def _known(
         if name.startswith(prefix)
     }
     return Known(case=case.name, nodes=fingerprints(programs[variant.name], inputs))
-
-
-def _task(subject: Subject, tensors: dict[str, Any]) -> TaskIndex | None:
-    task = subject.task
-    if task is None:
-        return None
-    tensors["task/inputs"] = task.inputs.to(subject.dtype).numpy()
-    tensors["task/labels"] = task.labels.numpy()
-    output = run_double(subject.double(), {task.input_name: task.inputs.to(subject.dtype)})
-    right = torch.from_numpy(output).argmax(dim=-1) == task.labels
-    return TaskIndex(
-        metric=task.metric,
-        input_name=task.input_name,
-        description=task.description,
-        reference_score=float(right.double().mean()),
-    )

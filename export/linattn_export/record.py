@@ -13,6 +13,7 @@ from linattn_export.formats.onnx_graph import stamp
 from linattn_export.variants import Variant
 from linattn_runtime_checks.integrity import stored
 from linattn_runtime_checks.manifest import (
+    LABELS,
     Artifact,
     AxisRange,
     LatencyEntry,
@@ -55,6 +56,7 @@ def entry_of(
         ir_version=written.ir_version,
         inputs=inputs,
         outputs=outputs,
+        labels=list(job.subject.model.labels),
         axes=[_axis(job.variant, name) for name in ("batch", "sequence")],
         reference=reference,
         cost=record_of(job.subject.method).capabilities.cost,
@@ -94,6 +96,8 @@ def metadata_of(job: Job, version: str) -> dict[str, str]:
     states = {"linattn.states": json.dumps(links)} if links else {}
     if record_of(job.subject.method).capabilities.recurrent:
         states["linattn.form"] = job.variant.form
+    if job.subject.model.labels:
+        states[LABELS] = json.dumps(job.subject.model.labels)
     return states | {
         "linattn.method": job.subject.method,
         "linattn.entry": job.subject.graph,
@@ -124,6 +128,8 @@ def record(folder: Path, document: Manifest, report: Report) -> None:
                 status=runtime.exit_code.name,
                 multiple=runtime.multiple,
                 cases=len(runtime.cases),
+                metric=None if runtime.task is None else runtime.task.metric,
+                score=None if runtime.task is None else runtime.task.score,
             )
             for runtime in result.runtimes
         ]

@@ -22,6 +22,8 @@ from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
 SCHEMA_VERSION = "1.3"
+LABELS = "linattn.labels"
+"""In an ONNX file's metadata_props: JSON of the artifact's ``labels``."""
 
 
 def _inside(path: str) -> str:
@@ -78,12 +80,17 @@ class AxisRange(Record):
 
 
 class RuntimeCheck(Record):
-    """The outcome of one runtime on one artifact; the cases are in report.json."""
+    """The outcome of one runtime on one artifact; the cases are in report.json.
+
+    ``score`` by ``metric`` is that of the artifact on held-out data, where its model has a task.
+    """
 
     runtime: str
     status: str
     multiple: float | None
     cases: int
+    metric: str | None = None
+    score: float | None = None
 
 
 class LatencyEntry(Record):
@@ -136,6 +143,8 @@ class Artifact(StoredFile):
     ir_version: int | None = None
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
+    labels: list[str] = []
+    """What the elements of the output's last axis stand for, where they are classes."""
     axes: list[AxisRange]
     reference: RelativePath
     cost: Literal["linear", "quadratic"] = "linear"

@@ -8,7 +8,7 @@ from typing import Any
 
 from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.manifest import LABELS, Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, SessionOptions, Tensors
 from linattn_runtime_checks.runtimes.placement import Placement, prove
 
@@ -78,6 +78,11 @@ class OrtSession:
             [_spec(item) for item in self.session.get_inputs()],
             [_spec(item) for item in self.session.get_outputs()],
         )
+
+    def labels(self) -> str | None:
+        """See Session."""
+        found: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+        return found.get(LABELS)
 
     def providers(self) -> list[str]:
         """See Session."""
