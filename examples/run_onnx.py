@@ -103,6 +103,11 @@ class VerifiedModel:
                     f"{name} is {tensor.dtype}, expected {spec['dtype']}; "
                     f"use {name}.astype({spec['dtype']!r})"
                 )
+            if tensor.dtype.kind == "i" and tensor.size and tensor.min() < 0:
+                raise Refused(
+                    f"{name} holds {tensor.min()}; tokens count from 0, and a negative one would "
+                    "silently stand for one from the end of the vocabulary"
+                )
             if tensor.ndim != len(spec["axes"]):
                 raise Refused(f"{name} has shape {shape}, expected {spec['axes']}")
             for axis, size in zip(spec["axes"], shape, strict=True):

@@ -58,9 +58,15 @@ export function check(about, feeds) {
   }
   const seen = {};
   for (const { name, dtype, axes } of about.inputs) {
-    const { type, dims } = feeds[name];
+    const { type, dims, data } = feeds[name];
     const shape = `${name} has shape [${dims.join(", ")}]`;
     if (type !== dtype) throw new Refused(`${name} is ${type}, expected ${dtype}`);
+    if (type === "int64" && data.some((token) => token < 0n)) {
+      throw new Refused(
+        `${name} holds a negative number; tokens count from 0, and a negative one would silently ` +
+          "stand for one from the end of the vocabulary",
+      );
+    }
     if (dims.length !== axes.length) {
       throw new Refused(`${shape}, expected [${axes.join(", ")}]`);
     }

@@ -37,6 +37,28 @@ def build_masked(folder: Path, form: str = "onnx") -> Path:
     return folder
 
 
+LANGID = "langid/elu/onnx/dynamic"
+LANGID_PACK = "langid/elu/reference.safetensors"
+LANGID_LONGEST = 128  # bytes that were verified
+
+
+def build_langid(folder: Path) -> Path:
+    """The trained model that tells languages, as ONNX, into ``folder``."""
+    request = BuildRequest(
+        output=folder,
+        models=("langid",),
+        methods=("elu",),
+        formats=("onnx",),
+        lengths=(),
+        dynamic=f"1:{LANGID_LONGEST}",
+        batch="1:4",
+        latency=False,
+        quiet=True,
+    )
+    assert build(request).exit_code is ExitCode.PASS
+    return folder
+
+
 def judge(pack: Reference, case: Case, outputs: Tensors) -> Comparison:
     """Judge ``outputs`` on ``case`` as ``linattn-check`` does."""
     expected = pack.outputs(case)

@@ -15,10 +15,8 @@ import tools
 from browser_scripts import CONTRASTS
 from browsers import chromium
 from folders import edit, flip
-from golden_runs import EXAMPLES, example_module
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode
+from golden_runs import EXAMPLES, LANGID, LANGID_PACK, example_module
+from golden_runs import LANGID_LONGEST as LONGEST
 from linattn_runtime_checks.reference import open_reference
 from linattn_runtime_checks.verdict import compare
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 PAGE = EXAMPLES / "page"
-LONGEST = 128
-ARTIFACT = "langid/elu/onnx/dynamic"
 LOGITS = """async (texts) => {
   const { Classifier } = await import("/model.mjs");
   const model = await Classifier.open(new URL("/model/", location), "langid");
@@ -41,22 +37,9 @@ LOGITS = """async (texts) => {
 Open = Callable[..., "Page"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("langid") / "artifacts"
-    request = BuildRequest(
-        output=made,
-        models=("langid",),
-        methods=("elu",),
-        formats=("onnx",),
-        lengths=(),
-        dynamic=f"1:{LONGEST}",
-        batch="1:4",
-        latency=False,
-        quiet=True,
-    )
-    assert build(request).exit_code is ExitCode.PASS
-    return made
+@pytest.fixture
+def folder(langid_folder: Path) -> Path:
+    return langid_folder
 
 
 @contextmanager
@@ -128,7 +111,7 @@ def bars(page: "Page") -> list[tuple[str, float, float]]:
 
 def test_the_logits_are_those_of_the_golden_pack(show: Open, folder: Path) -> None:
     judged = 0
-    with open_reference(folder / "langid/elu/reference.safetensors") as pack:
+    with open_reference(folder / LANGID_PACK) as pack:
         cases, texts, sizes = [], [], []
         for case in pack.index.cases:
             inputs = pack.inputs(case)
@@ -234,7 +217,7 @@ def broken(folder: Path, target: Path, fault: str) -> Path:
         "range": lambda m: [axis.update(verified=None) for axis in m["artifacts"][0]["axes"]],
     }
     if fault == "bytes":
-        flip(target / ARTIFACT / "model.onnx")
+        flip(target / LANGID / "model.onnx")
     else:
         edit(target, changes[fault])
     return target
@@ -243,9 +226,9 @@ def broken(folder: Path, target: Path, fault: str) -> Path:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("bytes", rf"{ARTIFACT}/model\.onnx has SHA-256 \w+, the manifest says"),
-        ("verdict", f"{ARTIFACT} is PARITY, not PASS"),
-        ("labels", f"{ARTIFACT} has 41 outputs and 40 labels"),
+        ("bytes", rf"{LANGID}/model\.onnx has SHA-256 \w+, the manifest says"),
+        ("verdict", f"{LANGID} is PARITY, not PASS"),
+        ("labels", f"{LANGID} has 41 outputs and 40 labels"),
         ("range", "no size of sequence was verified"),
     ],
 )

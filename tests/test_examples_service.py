@@ -1,13 +1,11 @@
 """``examples/serve_onnx.py``: different lengths in one batch come out as each does alone."""
 
 import http.client
-import importlib
 import json
 import queue
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,15 +19,14 @@ from folders import edit, entry
 from golden_runs import ARTIFACT, EXAMPLES, LONGEST, MOST, PACK
 from linattn_runtime_checks.reference import open_reference
 from linattn_runtime_checks.verdict import Comparison, Error, compare
+from service_calls import CLIENTS, Answer, ask, load, serving
 
 LENGTHS = (1, 2, 3, 7, 17, 24, 31, 33, 37, 63, 64)
-CLIENTS = 8
 
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(EXAMPLES)
-    return importlib.import_module("serve_onnx")
+    return load(monkeypatch)
 
 
 Served = tuple[ModuleType, Any]
@@ -37,28 +34,8 @@ Served = tuple[ModuleType, Any]
 
 @pytest.fixture
 def served(example: ModuleType, masked_folder: Path) -> Iterator[Served]:
-    """The module and its service on a free port; it waits long enough for others to arrive."""
-    batcher = example.Batcher(example.VerifiedModel(masked_folder, threads=1), 0.02)
-    with example.Service(("127.0.0.1", 0), batcher) as service:
-        thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(example, masked_folder) as service:
         yield example, service
-        service.shutdown()
-        thread.join()
-        batcher.close()
-
-
-Answer = tuple[int, dict[str, Any]]
-
-
-def ask(service: Any, body: object, path: str = "/run", method: str = "POST") -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", service.server_port, timeout=20)
-    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    connection.request(method, path, sent)
-    answer = connection.getresponse()
-    document = json.loads(answer.read())
-    connection.close()
-    return answer.status, document
 
 
 class Sequence:
