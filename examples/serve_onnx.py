@@ -76,7 +76,7 @@ class Batcher:
         self._mask_dtype = np.dtype(specs[MASK]["dtype"])
         self._wait = wait
         self._waiting: queue.Queue[Request | None] = queue.Queue(MAX_WAITING)
-        self._thread = threading.Thread(target=self._work, name="batcher")
+        self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
 
     def submit(self, tokens: NDArray[Any]) -> "Future[tuple[Tensors, int]]":

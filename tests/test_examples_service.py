@@ -6,6 +6,7 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -166,6 +167,48 @@ def test_one_that_cannot_be_run_takes_no_other_with_it(
             assert (outputs["output"].shape, batch) == ((3 + value % 5, 16), 1)
 
 
+def test_threads_may_share_a_model(example: ModuleType, masked_folder: Path) -> None:
+    """Without the batcher: eight threads, one session, another shape in each."""
+    model = example.VerifiedModel(masked_folder, threads=2)
+    random = np.random.default_rng(0)
+    inputs = [
+        {
+            "hidden_states": random.standard_normal((1 + n % MOST, n, 16)).astype(np.float32),
+            "attention_mask": random.random((1 + n % MOST, n)) < 0.7,
+        }
+        for n in LENGTHS
+    ]
+    alone = [model(each)["output"].tobytes() for each in inputs]
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(model, inputs * 20))
+    assert [outputs["output"].tobytes() for outputs in together] == alone * 20
+
+
+def test_no_more_wait_than_is_worth_it(
+    example: ModuleType, masked_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, go_on = threading.Event(), threading.Event()
+    run = example.VerifiedModel.__call__
+
+    def waits(self: Any, inputs: dict[str, Any]) -> Any:
+        running.set()
+        assert go_on.wait(20)
+        return run(self, inputs)
+
+    monkeypatch.setattr(example.VerifiedModel, "__call__", waits)
+    monkeypatch.setattr(example, "MAX_WAITING", 2)
+    batcher = example.Batcher(example.VerifiedModel(masked_folder, threads=1), 0.0)
+    tokens = np.zeros((3, 16), dtype=np.float32)
+    answers = [batcher.submit(tokens)]
+    assert running.wait(20)
+    answers += [batcher.submit(tokens), batcher.submit(tokens)]
+    with pytest.raises(queue.Full):
+        batcher.submit(tokens)
+    go_on.set()
+    assert [answer.result(timeout=20)[1] for answer in answers] == [1, 2, 2]
+    batcher.close()
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [("InvalidArgument", 400), ("queue.Full", 503), ("TypeError", 500)]
 )
@@ -233,3 +276,11 @@ def test_the_command_serves_until_it_is_told_to_stop(
         connection.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
+
+
+def test_a_port_that_is_taken_ends_the_command(served: Served, masked_folder: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "serve_onnx.py"), str(masked_folder)]
+    command += ["--port", str(served[1].server_port)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 1
+    assert "Address already in use" in done.stderr
