@@ -275,8 +275,8 @@ def main() -> None:
     except Refused as error:
         raise SystemExit(f"refused: {error}") from None
     with Service((asked.host, asked.port), batcher) as service:
-        stop = threading.Thread(target=service.shutdown)
-        signal.signal(signal.SIGTERM, lambda *_: stop.start())
+        # Another thread's work: shutdown() waits for the loop that the signal has interrupted.
+        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=service.shutdown).start())
         print(f"{model.about['id']} at {service.url}", flush=True)
         try:
             service.serve_forever()

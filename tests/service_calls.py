@@ -30,10 +30,12 @@ def serving(example: ModuleType, folder: Path) -> Iterator[Any]:
     with example.Service(("127.0.0.1", 0), batcher) as service:
         thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield service
-        service.shutdown()
-        thread.join()
-        batcher.close()
+        try:
+            yield service
+        finally:
+            service.shutdown()
+            thread.join()
+            batcher.close()
 
 
 Answer = tuple[int, dict[str, Any]]
