@@ -88,6 +88,28 @@ def snapshot(root: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="session")
+def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """See :func:`golden_runs.build_masked`; read it, do not change it."""
+    from golden_runs import build_masked
+
+    return build_masked(tmp_path_factory.mktemp("masked") / "artifacts")
+
+
+@pytest.fixture(scope="session")
+def langid_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """See :func:`golden_runs.build_langid`; for slow tests, which must not change it."""
+    from golden_runs import build_langid
+
+    return build_langid(tmp_path_factory.mktemp("langid") / "artifacts")
+
+
+@pytest.fixture
+def masked_copy(masked_folder: Path, tmp_path: Path) -> Path:
+    """A copy of ``masked_folder`` that a test may damage."""
+    return Path(shutil.copytree(masked_folder, tmp_path / "masked"))
+
+
 @pytest.fixture
 def here(small_folder: Path, tmp_path: Path) -> Path:
     """See :func:`build_calls.prepare`."""

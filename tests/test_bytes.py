@@ -13,9 +13,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from linattn_export.pipeline import build
+from linattn_export.request import BuildRequest
 from linattn_models import MODELS, ModelError, ModelOptions
-from linattn_models.bytes import MODEL, ByteModel, weights_path
+from linattn_models.bytes import MODEL, ByteModel, task, weights_path
 from linattn_models.trained import FOLDER
+from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.metrics import METRICS
 
 TRAINING = Path(__file__).parents[1] / "models" / "training" / "bytes.py"
 TRAINED = sorted({path.stem for path in (FOLDER / "bytes").glob("*.safetensors")} - {"held_out"})
@@ -109,6 +113,55 @@ def test_no_held_out_docstring_is_trained_on(training: ModuleType) -> None:
     # A paragraph may be in two docstrings that differ elsewhere.
     assert len([part for part in parts if part in text]) < 0.05 * len(parts)
     assert len(modules) < 0.06 * len(sys.stdlib_module_names)
+
+
+HELD_OUT = FOLDER / "bytes" / "held_out.safetensors"
+
+
+@torch.no_grad()
+def test_the_windows_that_artifacts_are_scored_on(training: ModuleType) -> None:
+    assert HELD_OUT.stat().st_size < 200_000
+    found = task()
+    tokens, labels = found.inputs["tokens"], found.labels
+    assert tokens.shape == labels.shape == (training.WINDOWS, training.WINDOW)
+    assert torch.equal(tokens[:, 1:], labels[:, :-1])
+    assert tokens.dtype == labels.dtype == torch.int64
+    logits = trained("gated_delta")(tokens[::4])
+    bits = METRICS[found.metric].score(logits.numpy(), labels[::4].numpy())
+    windows = torch.cat([tokens, labels[:, -1:]], dim=1)[::4]
+    loss = training.loss_of(trained("gated_delta"), windows).item() / math.log(2)
+    assert bits == pytest.approx(loss, abs=1e-4)
+    assert bits == pytest.approx(2.43, abs=0.1)
+    others = METRICS[found.metric].score(logits.numpy(), labels[1::4].numpy())
+    assert others > 2 * bits
+
+
+@pytest.mark.slow
+def test_the_windows_are_of_held_out_text(training: ModuleType) -> None:
+    with safe_open(HELD_OUT, framework="pt") as file:
+        source = file.metadata()["source"]
+    version = sys.version.split()[0]
+    if not source.endswith(f" of Python {version}"):
+        pytest.skip(f"{source}, and this is {version}: docstrings differ")
+    _, held_out, _ = training.split()
+    windows = training.held_out_windows(training.as_tokens(held_out))
+    assert torch.equal(load_file(HELD_OUT)["windows"], windows)
+
+
+@pytest.mark.slow
+def test_graphs_that_go_on_from_a_state_are_scored_too(tmp_path: Path) -> None:
+    request = BuildRequest(
+        output=tmp_path / "out", models=("bytes",), methods=("gated_delta",), formats=("onnx",),
+        entries=("prefill", "step"), lengths=(), dynamic="1:64", latency=False, quiet=True,
+    )  # fmt: skip
+    report = build(request)
+    assert report.exit_code is ExitCode.PASS, report.model_dump_json(indent=1)
+    scores = [runtime.task for artifact in report.artifacts for runtime in artifact.runtimes]
+    assert len(scores) == 2
+    for score in scores:
+        assert score is not None
+        assert score.score == pytest.approx(score.reference_score, abs=1e-3)
+        assert score.reference_score == pytest.approx(2.43, abs=0.01)
 
 
 @pytest.mark.parametrize("name", ["gated_delta", WITHOUT_CONVOLUTION])

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import onnx
+import onnxruntime as ort
 import pytest
 import torch
 from safetensors import safe_open
@@ -19,6 +20,10 @@ from linattn_models.langid import LANGUAGES, MODEL, TEXT, LanguageModel, task, w
 from linattn_models.trained import FOLDER
 from linattn_runtime_checks import manifest
 from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.faults.editing import Graph
+from linattn_runtime_checks.faults.masks import mask_on_value_only
+from linattn_runtime_checks.faults.mathematics import normaliser_dropped
+from linattn_runtime_checks.report.model import Report
 
 TRAINING = Path(__file__).parents[1] / "models" / "training" / "langid.py"
 HELD_OUT = FOLDER / "langid" / "held_out.safetensors"
@@ -165,18 +170,25 @@ def test_what_it_refuses() -> None:
         MODEL.entry(model, False, 4)(torch.zeros(2, 3, dtype=torch.int64))
 
 
-def test_languages_are_named_in_the_manifest_and_in_the_file(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     request = BuildRequest(
-        output=tmp_path / "out", models=("langid",), methods=("elu",), formats=("onnx",),
-        lengths=(), dynamic="126:128", batch="1:3", latency=False, quiet=True,
+        output=tmp_path_factory.mktemp("langid") / "out", models=("langid",), methods=("elu",),
+        formats=("onnx",), lengths=(), dynamic="127:128", batch="1:2", latency=False, quiet=True,
     )  # fmt: skip
     report = build(request)
     assert report.exit_code is ExitCode.PASS, report.model_dump_json(indent=1)
-    (artifact,) = manifest.read(request.output).artifacts
+    return request.output, report
+
+
+@pytest.mark.slow
+def test_languages_are_named_in_the_manifest_and_in_the_file(built: tuple[Path, Report]) -> None:
+    folder, report = built
+    (artifact,) = manifest.read(folder).artifacts
     assert artifact.labels == list(LANGUAGES)
     assert [spec.name for spec in artifact.inputs] == ["tokens", "attention_mask"]
     assert artifact.outputs[0].shape == ["batch", len(LANGUAGES)]
-    stored = onnx.load(request.output / artifact.path)
+    stored = onnx.load(folder / artifact.path)
     told = {item.key: item.value for item in stored.metadata_props}
     assert json.loads(told["linattn.labels"]) == list(LANGUAGES)
     assert "True = a real token" in told["linattn.mask"]
@@ -185,3 +197,25 @@ def test_languages_are_named_in_the_manifest_and_in_the_file(tmp_path: Path) -> 
     stated = float(metadata_of(weights_path("elu"))["held_out_accuracy"])
     assert runtime.task.score == pytest.approx(stated, abs=0.006)
     assert {check.name for check in runtime.checks} >= {"padding", "alone", "deterministic"}
+
+
+@pytest.mark.slow
+def test_faults_of_attention_are_planted_in_attention(built: tuple[Path, Report]) -> None:
+    """The table of bytes has a mask of its own, and the mean over tokens a division."""
+    folder, _ = built
+    (artifact,) = manifest.read(folder).artifacts
+    path = folder / artifact.path
+    inputs = {name: x[:2, :127].numpy() for name, x in task().inputs.items()}
+
+    def output(model: bytes) -> Tensor:
+        session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+        return torch.from_numpy(session.run(["output"], inputs)[0])
+
+    damaged = onnx.load(path)
+    assert mask_on_value_only(Graph(damaged), artifact)
+    assert (output(damaged.SerializeToString()) - output(path.read_bytes())).abs().max() > 0.01
+    graph = Graph(onnx.load(path))
+    mean = graph.of_type("Div")[-1].output[0]
+    assert not graph.comes_from_a(graph.of_type("Div")[-1].input[1], "MatMul")
+    assert normaliser_dropped(graph, artifact)
+    assert graph.of_type("Div")[-1].output[0] == mean

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ from conftest import CallCli
 from folders import CHECK, QUICK, Document, codes, edit, entry, report_of, restamp
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
+from linattn_runtime_checks import manifest
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, ExportError
 from linattn_runtime_checks.integrity import stored
+from linattn_runtime_checks.manifest import TensorSpec
 from linattn_runtime_checks.metrics import METRICS, bits_per_byte, top1
 from linattn_runtime_checks.reference import ReferenceIndex, open_reference, write_reference
 from linattn_runtime_checks.report.model import TaskResult
-from linattn_runtime_checks.tasks import check_task, metric_of
+from linattn_runtime_checks.runtimes.base import Tensors
+from linattn_runtime_checks.tasks import check_labels, check_task, metric_of
 
 DIGITS = "digits/elu/onnx/dynamic"
 PACK = "digits/elu/reference.safetensors"
@@ -190,18 +194,44 @@ def test_names_of_classes_in_another_order_are_found(copy: Path, call_cli: CallC
     assert '"9", "8"' in finding["message"]
 
 
-@pytest.mark.parametrize("text", ['["9", "8"]', "no JSON", None], ids=["others", "text", "none"])
-def test_names_that_the_file_gives_otherwise_are_found(
-    text: str | None, copy: Path, call_cli: CallCli
-) -> None:
-    def rename(model: onnx.ModelProto) -> None:
-        kept = {item.key: item.value for item in model.metadata_props if "labels" not in item.key}
-        more = {} if text is None else {"linattn.labels": text}
-        del model.metadata_props[:]
-        onnx.helper.set_model_props(model, kept | more)
+@dataclass
+class Naming:
+    """A session of a file that names its classes."""
 
-    alter(copy, rename)
-    report = judged(call_cli, copy)
-    assert codes(report, DIGITS) == {"labels_differ"}
-    (finding,) = entry(report, DIGITS)["runtimes"][0]["findings"]
-    assert f"{text or '[]'} in the file" in finding["message"]
+    text: str | None
+
+    def run(self, inputs: Tensors) -> Tensors:
+        raise NotImplementedError
+
+    def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
+        return None
+
+    def labels(self) -> str | None:
+        return self.text
+
+    def providers(self) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("text", "differ"),
+    [
+        pytest.param('["9", "8"]', True, id="others"),
+        pytest.param("no JSON", True, id="text"),
+        pytest.param(None, True, id="none"),
+        pytest.param(json.dumps(list("0123456789")), False, id="the-same"),
+    ],
+)
+def test_names_that_the_file_gives_otherwise_are_found(
+    text: str | None, differ: bool, digits: Path
+) -> None:
+    (artifact,) = manifest.read(digits).artifacts
+    with open_reference(digits / PACK) as pack:
+        finding = check_labels(Naming(text), artifact, pack)
+        assert (finding is not None) is differ
+        if finding is not None:
+            assert finding.code is Code.LABELS_DIFFER
+            assert f"{text or '[]'} in the file" in finding.message
+        # TorchScript and torch.export files name nothing.
+        script = artifact.model_copy(update={"format": "torchscript"})
+        assert check_labels(Naming(None), script, pack) is None

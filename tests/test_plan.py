@@ -1,7 +1,10 @@
 import pytest
 
+from linattn import DEFAULT_METHODS, METHODS
 from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
 from linattn_export.families import Directions, applicable
+from linattn_export.request import BuildRequest
+from linattn_export.subjects import make_subjects
 from linattn_export.variants import Range, make_variants
 from linattn_models import InputSpec
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
@@ -100,3 +103,10 @@ def test_the_default_pack_stays_in_its_budget() -> None:
     families = applicable(SPECS[:1], mask=False, directions=directed)
     stored = sum(plan.stored * plan.sequence for plan in plan_cases(DEFAULT, families))
     assert stored <= 12_288
+
+
+def test_where_no_method_is_named_the_default_ones_are_built() -> None:
+    assert tuple(subject.method for subject in make_subjects(BuildRequest())) == DEFAULT_METHODS
+    assert set(DEFAULT_METHODS) < set(METHODS)
+    named = make_subjects(BuildRequest(methods=("performer",)))
+    assert [subject.method for subject in named] == ["performer"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from doc_pages import table
+from doc_markdown import table
 from linattn_export.listing import tables
 
 ROOT = Path(__file__).parents[1]

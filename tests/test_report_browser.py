@@ -1,8 +1,6 @@
 """``report.html`` as a browser shows it: Chromium, without a network."""
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ import pytest
 
 import report_pages
 from browser_scripts import BACKGROUND, CONTRASTS, PLOTS
+from browsers import chromium
 from linattn_runtime_checks.report.html import render_html
 
 if TYPE_CHECKING:
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.slow
-
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
-                None)  # fmt: skip
-
-
-# A new profile every time, and nothing that Chromium would say to others by itself.
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 
 
 STATES = {
@@ -56,16 +44,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    if CHROMIUM is None:
-        # Continuous integration has installed it: there, to skip would be to pass unseen.
-        missing = pytest.fail if "LINATTN_NEEDS_BROWSER" in os.environ else pytest.skip
-        missing("no chromium on the PATH; on Debian: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture

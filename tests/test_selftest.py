@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 from conftest import CallCli
 from folders import CHECK, DYNAMIC, alter, change_weight, edit
@@ -12,7 +14,9 @@ from linattn_export.request import BuildRequest
 from linattn_runtime_checks import verdict
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.faults import selftest
+from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS, GraphFault, none
+from linattn_runtime_checks.faults.mathematics import weight_moved
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
 from linattn_runtime_checks.manifest import read
 
@@ -132,3 +136,18 @@ def test_the_folder_is_not_touched(masked_layers: Path) -> None:
     selftest.self_test(masked_layers, manifest, ("ort-cpu",), quiet=True)
     assert snapshot(masked_layers) == before
     assert verdict.K == 4
+
+
+@pytest.mark.parametrize(
+    ("shape", "place"), [((4, 6), (0, 5)), ((2, 1, 5, 1), (0, 0, 2, 0))], ids=["matrix", "window"]
+)
+def test_the_weight_that_is_moved_acts_on_every_length(
+    shape: tuple[int, ...], place: tuple[int, ...], small_folder: Path
+) -> None:
+    """The largest of a row; of a convolution the middle, which a single token sees too."""
+    weight = np.arange(1.0, 1.0 + np.prod(shape), dtype=np.float32).reshape(shape)
+    made = helper.make_graph([], "one weight", [], [], [numpy_helper.from_array(weight, "w")])
+    graph = Graph(helper.make_model(made))
+    assert weight_moved(2.0)(graph, read(small_folder).artifacts[0])
+    moved = graph.weights()["w"] != weight
+    assert [tuple(map(int, at)) for at in np.argwhere(moved)] == [place]

@@ -10,7 +10,10 @@ import pytest
 from linattn.methods.elu import EluAttention
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
+from linattn_export.shrink import _smaller
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.report.model import ArtifactResult
 from test_planted_faults import normaliser_dropped, plant
 
 
@@ -60,3 +63,24 @@ def test_a_fault_that_small_artifacts_do_not_have_keeps_its_own_repro(
     (place,) = (tmp_path / "out" / "repro").iterdir()
     with np.load(place / "inputs.npz") as inputs:
         assert inputs["query"].shape[1:] == (4, 1, 16), "not shrunk in heads, but in the rest"
+
+
+def test_sizes_that_a_layer_fills_in_are_not_taken_to_a_smaller_one(tmp_path: Path) -> None:
+    options: dict[str, object] = {"head_dim": 16, "features": 5}
+    large = request(tmp_path, methods=("performer",), options={"performer": options})
+    artifact = ArtifactResult(
+        id="attention/performer/onnx/dynamic",
+        model="attention",
+        method="performer",
+        format="onnx",
+        variant="dynamic",
+        bytes=1,
+        parameters=1,
+        nodes=1,
+        declared_sequence=(1, 100),
+    )
+    small = _smaller(artifact, "ort-cpu", large)
+    (subject,) = make_subjects(small)
+    config = subject.config(subject.module)
+    assert (config["features"], config["head_dim"]) == (5, 8)
+    make_subjects(large)

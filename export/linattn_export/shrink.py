@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from linattn.contract import SIZES
 from linattn_export.request import BuildRequest
 from linattn_models import MODELS
 from linattn_runtime_checks.errors import ExitCode, LinattnError
@@ -72,7 +73,11 @@ def _smaller(artifact: ArtifactResult, runtime: str, request: BuildRequest) -> B
         batch="1:2",
         d_model=_HEAD_DIM,
         heads=1,
-        options={name: each for name, each in options.items() if name == artifact.method},
+        options={
+            method: {name: value for name, value in each.items() if name not in SIZES}
+            for method, each in options.items()
+            if method == artifact.method
+        },
         entries=(artifact.entry,),
         onnx_forms=(artifact.form,),
         min_ort=None,

@@ -171,9 +171,9 @@ class NystromAttention(nn.Module):
         rank = self.rank(key, column)
         members, counts = self.segments(rank, key)
         filled = (counts > 0).unsqueeze(-1)
-        divisors = torch.clamp(counts, min=1).unsqueeze(-1).to(key.dtype)
-        query_means = torch.matmul(members, query) / divisors
-        key_means = (torch.matmul(members, key) / divisors).transpose(-1, -2)
+        share = torch.reciprocal(torch.clamp(counts, min=1).unsqueeze(-1).to(key.dtype))
+        query_means = torch.matmul(members, query) * share
+        key_means = (torch.matmul(members, key) * share).transpose(-1, -2)
         there = filled.transpose(-1, -2)
         left = torch.softmax(lower_masked(torch.matmul(query, key_means), there), dim=-1)
         middle = torch.softmax(lower_masked(torch.matmul(query_means, key_means), there), dim=-1)

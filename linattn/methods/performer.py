@@ -152,8 +152,6 @@ class PerformerAttention(nn.Module):
         query, key, value = widen(query), widen(key), widen(value)
         phi_query = self.logits(query)
         column = column_mask(mask, key) if mask is not None else None
-        key = zero_masked(key, column)
-        value = zero_masked(value, column)
         phi_key = self.logits(key)
         if self.softmax:
             top = torch.amax(phi_query, dim=-1, keepdim=True)
@@ -172,7 +170,7 @@ class PerformerAttention(nn.Module):
             phi_key = torch.relu(phi_key)
         phi_query = phi_query + self.eps
         phi_key = zero_masked(phi_key + self.eps, column)
-        context = torch.matmul(phi_key.transpose(-1, -2), value)
+        context = torch.matmul(phi_key.transpose(-1, -2), zero_masked(value, column))
         total = torch.matmul(phi_query, token_sum(phi_key).transpose(-1, -2))
         output = torch.matmul(phi_query, context) / torch.clamp(total, min=1e-30)
         return output.to(dtype)

@@ -1,6 +1,6 @@
 """A few edits of an ONNX graph, on which the planted faults are built."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -53,16 +53,22 @@ class Graph:
 
     def comes_from(self, name: str, source: str) -> bool:
         """Whether the tensor ``name`` depends on the tensor ``source``."""
+        return name == source or any(source in node.input for node in self._behind(name))
+
+    def comes_from_a(self, name: str, *types: str) -> bool:
+        """Whether the tensor ``name`` depends on a node of one of these operators."""
+        return any(node.op_type in types for node in self._behind(name))
+
+    def _behind(self, name: str) -> Iterator[Any]:
+        """Every node that the tensor ``name`` depends on."""
         seen, waiting = set(), [name]
         while waiting:
             current = waiting.pop()
-            if current == source:
-                return True
             node = self.maker(current)
             if node is not None and current not in seen:
                 seen.add(current)
+                yield node
                 waiting.extend(node.input)
-        return False
 
     def bypass(self, node: Any, source: str) -> None:
         """Let every user of the node's output read ``source`` instead."""

@@ -84,6 +84,7 @@ GRAPH_FAULTS: dict[str, GraphFault] = {
             name="weight-x-1.001",
             title="one weight matrix times 1.001",
             plant=mathematics.matrix_moved,
+            from_length=2,
         ),
         GraphFault(
             name="projections-swapped",

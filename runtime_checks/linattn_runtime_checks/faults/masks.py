@@ -46,7 +46,10 @@ def mask_on_value_only(graph: Graph, artifact: Artifact) -> bool:
     if mask is None:
         return False
     for node in graph.of_type("Where"):
-        if graph.comes_from(node.input[0], mask):
+        kept = graph.maker(node.input[2])
+        # What is looked up in a table is masked for itself: padding is no number of a row.
+        table = kept.op_type == "Gather" if kept is not None else _is_whole(graph, node.input[2])
+        if graph.comes_from(node.input[0], mask) and not table:
             graph.bypass(node, node.input[2])
             return True
     return False
@@ -59,6 +62,16 @@ def _mask_name(graph: Graph) -> str | None:
         if item.type.tensor_type.elem_type == TensorProto.BOOL:
             return str(item.name)
     return None
+
+
+def _is_whole(graph: Graph, name: str) -> bool:
+    """Whether ``name`` is an input of whole numbers."""
+    from onnx import TensorProto
+
+    return any(
+        item.name == name and item.type.tensor_type.elem_type == TensorProto.INT64
+        for item in graph.model.graph.input
+    )
 
 
 def _on_mask(graph: Graph, make: Callable[[Graph, int, str], str]) -> bool:

@@ -112,7 +112,9 @@ def weight_moved(factor: float) -> Plant:
             return False
         value = weights[name].copy()
         # A row of Linformer's E belongs to one token: of the first, which every input has.
-        place = (0, int(np.abs(value[0]).argmax()))
+        place: tuple[int, ...] = (0, int(np.abs(value[0]).argmax()))
+        if value.ndim > 2:  # in the middle of a convolution's window, which is the token itself
+            place = (0, *(size // 2 for size in value.shape[1:]))
         value[place] *= value.dtype.type(factor)
         graph.set_weight(name, value)
         return True
@@ -219,9 +221,15 @@ def _largest_matrix(graph: Graph) -> str | None:
 
 
 def _normaliser(graph: Graph) -> Any | None:
-    """The last division by a sum that an Add or a Clip keeps from zero."""
-    for node in reversed(graph.of_type("Div")):
-        divisor = graph.maker(node.input[1])
-        if divisor is not None and divisor.op_type in ("Add", "Clip", "Cast"):
-            return node
-    return None
+    """The last division by a sum that an Add or a Clip keeps from zero.
+
+    One whose sum is of products goes before one by the number of tokens, which is a mean.
+    """
+    found = [
+        node
+        for node in reversed(graph.of_type("Div"))
+        if (divisor := graph.maker(node.input[1])) is not None
+        and divisor.op_type in ("Add", "Clip", "Cast")
+    ]
+    sums = [node for node in found if graph.comes_from_a(node.input[1], "MatMul", "Gemm")]
+    return next(iter(sums or found), None)

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, computed_field
 
 from linattn_runtime_checks import environment
+from linattn_runtime_checks.cases import cases_for
 from linattn_runtime_checks.codes import CODES, Code
 from linattn_runtime_checks.errors import EnvironmentProblem, ExitCode
 from linattn_runtime_checks.faults.editing import Graph
@@ -25,6 +26,7 @@ from linattn_runtime_checks.isolation.pool import children, run_jobs
 from linattn_runtime_checks.isolation.process import Limits
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.progress import progress
+from linattn_runtime_checks.reference import open_reference
 from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
 from linattn_runtime_checks.runtimes.base import Runtime
@@ -156,7 +158,11 @@ def _graph_trials(
         onnx.save(model, place / artifact.path)
         return _job(place, folder, artifact, runtime, None)
 
+    with open_reference(folder / artifact.reference) as pack:
+        families = {case.family for case in cases_for(artifact, pack)}
     for fault in (CONTROL, *GRAPH_FAULTS.values()):
+        if fault.families and not families & set(fault.families):
+            continue  # no input of the pack shows it
         job = planted(fault, fault.name)
         if job is not None:
             hidden = artifact.axis("sequence").captured if fault.captured else None
@@ -171,7 +177,7 @@ def _graph_trials(
         fault = GraphFault(name="", title="", plant=weight_moved(1 + factor))
         job = planted(fault, f"weight-{factor}")
         if job is not None:
-            yield _Trial(fault="", job=job, change=factor)
+            yield _Trial(fault="", job=job, change=factor, from_length=2)
 
 
 def _session_trials(
