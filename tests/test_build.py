@@ -153,13 +153,10 @@ def test_other_seeds_give_other_weights(tmp_path: Path) -> None:
 
 
 # Those that are not built by default take half a minute each.
-EVERY_METHOD = [
-    pytest.param(name, marks=pytest.mark.slow if name not in DEFAULT_METHODS else ())
-    for name in METHODS
-]
-
-
-@pytest.mark.parametrize("method", EVERY_METHOD)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=() if m in DEFAULT_METHODS else pytest.mark.slow) for m in METHODS],
+)
 def test_every_method_with_a_mask_in_every_format(method: str, tmp_path: Path) -> None:
     options = RANK_8 if method == "linformer" else {}
     folder, report = small(
