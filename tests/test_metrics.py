@@ -166,6 +166,18 @@ def test_permuted_labels_of_the_held_out_data_are_found(copy: Path, call_cli: Ca
     assert report["exit_code"] == ExitCode.PARITY
 
 
+def test_a_metric_that_is_not_known_here_is_a_finding(copy: Path, call_cli: CallCli) -> None:
+    def rename(index: ReferenceIndex, tensors: dict[str, NDArray[Any]]) -> None:
+        assert index.task is not None
+        index.task.metric = "bleu"
+
+    repack(copy, rename)
+    report = judged(call_cli, copy)
+    assert codes(report, DIGITS) == {"run_failed"}
+    (finding,) = entry(report, DIGITS)["runtimes"][0]["findings"]
+    assert "held-out data does not run: the golden pack scores by 'bleu'" in finding["message"]
+
+
 def alter(folder: Path, change: Callable[[onnx.ModelProto], object]) -> None:
     path = folder / DIGITS / "model.onnx"
     model = onnx.load(path)
