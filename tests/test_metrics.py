@@ -128,7 +128,7 @@ def judged(call_cli: CallCli, folder: Path) -> Document:
 
 
 def test_the_score_is_beside_the_verdict_wherever_it_is_read(
-    digits: Path, call_cli: CallCli
+    digits: Path, call_cli: CallCli, tmp_path: Path
 ) -> None:
     report = judged(call_cli, digits)
     (runtime,) = entry(report, DIGITS)["runtimes"]
@@ -148,7 +148,8 @@ def test_the_score_is_beside_the_verdict_wherever_it_is_read(
     page = (digits / "report.html").read_text()
     assert "in float64" in page
     assert page.count(score) >= 4
-    shown = call_cli(CHECK, digits, *QUICK).stderr
+    shown = call_cli(CHECK, digits, *QUICK, "--summary", tmp_path / "summary.md").stderr
+    assert f"| digits/elu | PASS | {score} | {score} |" in (tmp_path / "summary.md").read_text()
     assert "in float64" in shown
     assert shown.count(score) == 4
 
