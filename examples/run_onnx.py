@@ -106,8 +106,8 @@ class VerifiedModel:
             low, high = spec["values"] or (None, None)
             if low is not None and tensor.size and not low <= tensor.min() <= tensor.max() <= high:
                 raise Refused(
-                    f"{name} holds {tensor.min()} to {tensor.max()}, verified on {low} to {high}; a "
-                    "negative token would silently stand for one from the end of the vocabulary"
+                    f"{name} holds {tensor.min()} to {tensor.max()}, verified on {low} to {high}; "
+                    "a negative token would silently stand for one from the end of the vocabulary"
                 )
             if tensor.ndim != len(spec["axes"]):
                 raise Refused(f"{name} has shape {shape}, expected {spec['axes']}")
