@@ -21,12 +21,12 @@ from linattn.contract import Capabilities, LayerMethod, Method, MethodError, Sta
 from linattn.fixed_length import at_length
 from linattn.layer import NAMES, attention_layer, record_of
 from linattn.layers import LAYERS
-from linattn.methods import BIDIRECTIONAL, METHODS, method
+from linattn.methods import DEFAULT_METHODS, METHODS, method
 from linattn.multihead import MultiHeadAttention
 from linattn.torch_compat import TorchSelfAttention
 
 __all__ = [
-    "BIDIRECTIONAL",
+    "DEFAULT_METHODS",
     "LAYERS",
     "METHODS",
     "NAMES",

@@ -15,12 +15,15 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 from torch import Tensor, nn
 
 STATE_LAYOUT = "batch, head, key channel, value channel"
 CONV_LAYOUT = "batch, channel, token before, the latest last"
+
+SIZES = ("heads", "head_dim")
+"""Fields of a config that are sizes of the layer, and no options of it."""
 
 Oracle = Callable[[Tensor, Tensor, Tensor, Tensor | None, Any, Mapping[str, Tensor]], Tensor]
 
@@ -67,7 +70,8 @@ class StateSpec:
 class Record:
     """What the records of all methods have.
 
-    ``config`` is a frozen dataclass; ``limits`` maps what is known not to work to the reason.
+    ``config`` is a frozen dataclass; a layer fills in those of its fields that are :data:`SIZES`.
+    ``limits`` maps what is known not to work to the reason.
     """
 
     name: str
@@ -95,6 +99,28 @@ class Record:
                 )
         return self.config(**options)
 
+    def sized(self, options: Mapping[str, object], *, heads: int, head_dim: int) -> Any:
+        """``configure`` for a layer: config fields ``heads`` and ``head_dim`` become its sizes.
+
+        Args:
+            options: as in :meth:`configure`.
+            heads: number of heads H.
+            head_dim: width D of each.
+
+        Raises:
+            MethodError: as in :meth:`configure`; or an option says another size.
+        """
+        config = self.configure(options)
+        sizes = zip(SIZES, (heads, head_dim), strict=True)
+        own = {name: size for name, size in sizes if hasattr(config, name)}
+        for name, size in own.items():
+            if options.get(name, size) != size:
+                raise MethodError(
+                    f"{self.name}.{name} must be {size}, as the layer has it, got "
+                    f"{options[name]!r}; leave the option out"
+                )
+        return dataclasses.replace(config, **own)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method(Record):
@@ -102,7 +128,7 @@ class Method(Record):
 
     ``module(config)`` builds the scriptable module, which keeps the config as ``config``, and
     ``oracle(query, key, value, mask, config, parameters)`` computes the same thing the slow and
-    obvious way; run it in float64.
+    obvious way from the module's state dict; run it in float64.
     """
 
     module: Callable[[Any], nn.Module]
@@ -145,8 +171,14 @@ def _accepts(expected: object, value: object) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if expected == float | None:
         return value is None or _accepts(float, value)
+    if expected == int | None:
+        return value is None or _accepts(int, value)
+    if get_origin(expected) is Literal:
+        return isinstance(value, str) and value in get_args(expected)
     raise TypeError(f"config fields of type {expected!r} are not supported")
 
 
 def _type_name(expected: object) -> str:
+    if get_origin(expected) is Literal:
+        return " or ".join(map(repr, get_args(expected)))
     return expected.__name__ if isinstance(expected, type) else str(expected)

@@ -13,7 +13,7 @@ from typing import Any, Optional, cast
 import torch
 from torch import Tensor, nn
 
-from linattn.contract import STATE_LAYOUT, MethodError, StateSpec
+from linattn.contract import SIZES, STATE_LAYOUT, MethodError, StateSpec
 from linattn.methods import method as find_method
 from linattn.numerics import widen, zero_where_empty
 
@@ -58,7 +58,9 @@ class MultiHeadAttention(nn.Module):
         self.has_bias = bias
         self.in_proj_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * d_model)) if bias else None
-        self.attention = record.module(record.configure(options))
+        self.attention = record.module(
+            record.sized(options, heads=heads, head_dim=d_model // heads)
+        )
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
         self.reset_parameters()
 
@@ -180,7 +182,7 @@ def _options_repr(config: object, bias: bool) -> str:
     parts = [] if bias else ["bias=False"]
     for item in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, item.name)
-        if value != item.default:
+        if value != item.default and item.name not in SIZES:
             parts.append(f"{item.name}={value!r}")
     return "".join(f", {part}" for part in parts)
 

@@ -66,7 +66,9 @@ def fields(record: Method, kind: object) -> list[str]:
 
 
 def bound(record: Method, n_max: int) -> dict[str, int]:
-    return {} if record.capabilities.any_length else {"max_length": n_max}
+    """What sizes must be: the width of the inputs; kernels for any number of heads."""
+    sizes = {"head_dim": D, "heads": 1, "max_length": n_max}
+    return {name: sizes[name] for name in fields(record, int) if name in sizes}
 
 
 def build(record: Method, n_max: int = N_MAX, **options: Any) -> Any:
@@ -99,7 +101,7 @@ def mask_for(axes: tuple[int, ...], masking: str, n: int) -> Tensor | None:
 
 
 def oracle(record: Method, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
-    return record.oracle(q, k, v, mask, module.config, dict(module.named_parameters()))
+    return record.oracle(q, k, v, mask, module.config, module.state_dict())
 
 
 def assert_same(actual: Tensor, expected: Tensor) -> None:

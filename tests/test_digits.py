@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from linattn import BIDIRECTIONAL
+from linattn import DEFAULT_METHODS
 from linattn_models.contract import ModelError, Task
 from linattn_models.digits import MODEL, Digits, task, weights_path
 
@@ -44,7 +44,7 @@ def share_equal(predicted: torch.Tensor, labels: torch.Tensor) -> float:
     return (predicted == labels).double().mean().item()
 
 
-@pytest.mark.parametrize("name", BIDIRECTIONAL)
+@pytest.mark.parametrize("name", DEFAULT_METHODS)
 def test_weights_are_small_fp32_and_say_where_they_come_from(
     name: str, training: ModuleType
 ) -> None:
@@ -58,7 +58,7 @@ def test_weights_are_small_fp32_and_say_where_they_come_from(
     assert metadata["split"] == training.SPLIT
 
 
-@pytest.mark.parametrize("name", BIDIRECTIONAL)
+@pytest.mark.parametrize("name", DEFAULT_METHODS)
 def test_held_out_accuracy(name: str, held_out: Task) -> None:
     predicted = predictions(name, held_out.inputs)
     reached = share_equal(predicted, held_out.labels)

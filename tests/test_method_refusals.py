@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -94,11 +95,13 @@ def test_option_of_the_wrong_type_is_refused(record: Method, option: str, value:
         record.configure({option: value})
 
 
-OUT_OF_RANGE: dict[object, list[float | bool]] = {
+OUT_OF_RANGE: dict[object, list[Any]] = {
     int: [0, -1, 2.0, True],
     float: [0.0, -1e-6, math.nan, math.inf, True],
     float | None: [0.0, -1.0, math.nan, math.inf, True],
+    int | None: [0, -1, 2.0, True],
     bool: [0, 1],
+    Literal["softmax", "relu"]: ["gelu", True],
 }
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linattn import METHODS, Method, method
+from linattn.contract import SIZES
 from method_cases import (
     BATCH,
     HEADS,
@@ -82,12 +83,19 @@ def test_queries_may_be_fewer_or_more_than_keys(
 
 
 def other_options() -> list[Any]:
-    others: dict[object, object] = {int: 11, float: 11.0, float | None: 11.0}
+    others: dict[object, object] = {int: 11, float: 11.0, float | None: 11.0, int | None: 11}
     return [
         pytest.param(record, field.name, value, id=f"{record.name}-{field.name}={value}")
         for record in METHODS.values()
         for field in dataclasses.fields(record.config)
-        for value in [not field.default if field.type is bool else others[field.type]]
+        if field.name not in SIZES  # not free: the sizes of the inputs
+        for value in [
+            not field.default
+            if field.type is bool
+            else get_args(field.type)[-1]
+            if get_origin(field.type) is Literal
+            else others[field.type]
+        ]
     ]
 
 
@@ -97,8 +105,8 @@ def test_each_option_means_what_the_oracle_says(
     record: Method, option: str, value: Any, masking: str
 ) -> None:
     module = build(record, **{option: value})
-    q, k, v = (0.3 * x for x in inputs((BATCH,), 9))
-    mask = mask_for((BATCH,), masking, 9)
+    q, k, v = (0.3 * x for x in inputs((BATCH, HEADS), 9))
+    mask = mask_for((BATCH, HEADS), masking, 9)
     output = module(q, k, v, mask)
     assert_same(output, oracle(record, module, q, k, v, mask))
     if not isinstance(value, int) or isinstance(value, bool):  # sizes only change the weights
@@ -140,7 +148,7 @@ def removable_padding(record: Method) -> list[str]:
     Methods whose weights belong to positions (Linformer) have this for right padding only: left
     padding and holes shift the remaining tokens to other columns of the weights.
     """
-    free = record.capabilities.permutation_equivariant or record.capabilities.causal
+    free = record.capabilities.any_length
     return [name for name in MASKS if name != "no mask"] if free else ["right padding"]
 
 

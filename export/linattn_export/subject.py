@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linattn import BIDIRECTIONAL, NAMES, MethodError, StateSpec, at_length, record_of
+from linattn import DEFAULT_METHODS, NAMES, MethodError, StateSpec, at_length, record_of
 from linattn_export.families import Directions, Family, applicable
 from linattn_export.perturb import PERTURBED_RUNS, moved
 from linattn_export.request import BuildRequest
@@ -183,7 +183,7 @@ def make_subjects(request: BuildRequest) -> list[Subject]:
     for name in request.models:
         if name not in MODELS:
             raise UsageError(unknown("model", name, MODELS))
-    methods = request.methods or BIDIRECTIONAL
+    methods = request.methods or DEFAULT_METHODS
     for name in (*methods, *request.options):
         if name not in NAMES:
             raise UsageError(unknown("method", name, NAMES))

@@ -8,6 +8,8 @@ from linattn.methods import (
     efficient,
     elu,
     linformer,
+    nystrom,
+    performer,
     relu,
     retention,
     softmax,
@@ -23,6 +25,8 @@ METHODS: dict[str, Method] = {
         relu.METHOD,
         taylor.METHOD,
         linformer.METHOD,
+        performer.METHOD,
+        nystrom.METHOD,
         causal_elu.METHOD,
         causal_relu.METHOD,
         causal_taylor.METHOD,
@@ -30,8 +34,8 @@ METHODS: dict[str, Method] = {
     )
 }
 
-BIDIRECTIONAL = tuple(name for name, record in METHODS.items() if not record.capabilities.causal)
-"""Methods whose tokens attend to all others; what is built where no method is named."""
+DEFAULT_METHODS = ("softmax", "efficient", "elu", "relu", "taylor", "linformer")
+"""Methods that are built where none is named, and that ``digits`` was trained with."""
 
 
 def method(name: str) -> Method:

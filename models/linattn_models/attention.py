@@ -34,7 +34,9 @@ class Attention(nn.Module):
                 "query, key and value alone; use --model layer"
             )
         record = method(options.method)
-        self.attention = record.module(record.configure(options.method_options))
+        self.attention = record.module(
+            record.sized(options.method_options, heads=self.heads, head_dim=self.head_dim)
+        )
 
 
 class AttentionEntry(nn.Module):

@@ -29,7 +29,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from linattn import BIDIRECTIONAL, method
+from linattn import DEFAULT_METHODS, method
 from linattn_models.digits import D_MODEL, PIXELS, Digits
 
 SEED = 0
@@ -135,7 +135,7 @@ def main(
 ) -> None:
     """Train and write the weights; see the head of this file."""
     torch.set_num_threads(1)
-    names = [method(name).name for name in methods or BIDIRECTIONAL]
+    names = [method(name).name for name in methods or DEFAULT_METHODS]
     train_pixels, train_labels, held_pixels, held_labels = split()
     WEIGHTS.mkdir(parents=True, exist_ok=True)
     save_file({"pixels": held_pixels, "labels": held_labels}, WEIGHTS / "held_out.safetensors")
