@@ -45,7 +45,8 @@ class Trial:
 class Peer:
     """A layer of a public package and how ours takes its place.
 
-    ``layer`` is its module and class; ``method`` is the name of ours in ``linattn.NAMES``.
+    ``layer`` is its module and class; ``method`` is what of ours
+    computes it.
     ``versions`` are those of ``package`` (as it is installed) that the tests compare with.
     ``convert`` builds the stand-in, with the same arguments and outputs, or raises
     :class:`Unsupported`. ``trials`` are calls that both must answer alike.

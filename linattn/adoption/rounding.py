@@ -19,8 +19,10 @@ from linattn.adoption.contract import Trial
 from linattn.adoption.double import InDouble
 
 K = 4.0
+CONCLUSIVE = 0.05
+"""Where rounding alone moves an output by more, single precision proves nothing."""
 SENSITIVITY_FACTOR = 3.0
-_RUNS = 2
+_RUNS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,10 @@ class Error:
     def largest(self, other: "Error") -> "Error":
         """The larger of each part."""
         return Error(row=max(self.row, other.row), whole=max(self.whole, other.whole))
+
+    def times(self, factor: float) -> "Error":
+        """Both parts scaled."""
+        return Error(row=self.row * factor, whole=self.whole * factor)
 
     def roundings(self, rounding: "Error") -> float:
         """This error as a multiple of ``rounding``."""
@@ -101,24 +107,38 @@ def run(layer: nn.Module, trial: Trial, dtype: torch.dtype) -> list[Tensor]:
             return _tensors(layer(**inputs))
 
 
-def rounding_of(original: nn.Module, trial: Trial, dtype: torch.dtype) -> Error:
-    """What ``dtype`` costs ``original``, a copy in float64, on this input."""
-    exact = run(original, trial, torch.float64)
-    own = run(copy_in(original, dtype), trial, dtype)
-    found = error_of(own, exact, trial.channels)
-    generator = torch.Generator().manual_seed(0)
-    unit = torch.finfo(dtype).eps / 2
-    for _ in range(_RUNS):
-        moved = copy_in(original, torch.float64)
-        for x in (*moved.parameters(), *moved.buffers()):
-            if x.is_floating_point():
-                x.data = _moved(x.data, unit, generator)
-        inputs = {name: _moved(value, unit, generator) for name, value in trial.inputs.items()}
-        error = error_of(run(moved, replaced(trial, inputs), torch.float64), exact, trial.channels)
-        found = found.largest(
-            Error(row=error.row * SENSITIVITY_FACTOR, whole=error.whole * SENSITIVITY_FACTOR)
-        )
-    return found
+class Yardstick:
+    """What precision costs one layer.
+
+    Args:
+        original: the layer.
+        dtype: the precision that it is judged in.
+    """
+
+    def __init__(self, original: nn.Module, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.exact = copy_in(original, torch.float64)
+        self.own = copy_in(original, dtype)
+        self.unit = torch.finfo(dtype).eps / 2
+        self.generator = torch.Generator().manual_seed(0)
+        self.moved = [copy_in(original, torch.float64) for _ in range(_RUNS)]
+        for layer in self.moved:
+            for x in (*layer.parameters(), *layer.buffers()):
+                if x.is_floating_point():
+                    x.data = _moved(x.data, self.unit, self.generator)
+
+    def rounding(self, trial: Trial, expected: Sequence[Tensor]) -> Error:
+        """On one input, whose output in float64 is ``expected``."""
+        found = error_of(run(self.own, trial, self.dtype), expected, trial.channels)
+        for layer in self.moved:
+            inputs = {
+                name: _moved(value, self.unit, self.generator)
+                for name, value in trial.inputs.items()
+            }
+            output = run(layer, replaced(trial, inputs), torch.float64)
+            error = error_of(output, expected, trial.channels)
+            found = found.largest(error.times(SENSITIVITY_FACTOR))
+        return found
 
 
 def replaced(trial: Trial, inputs: dict[str, Any]) -> Trial:
@@ -129,7 +149,7 @@ def replaced(trial: Trial, inputs: dict[str, Any]) -> Trial:
         batched=trial.batched,
         tokens=trial.tokens,
         hidden=trial.hidden,
-        mask=trial.mask if trial.mask in inputs else "",
+        mask=trial.mask if inputs.get(trial.mask) is not None else "",
         channels=trial.channels,
     )
 

@@ -1,6 +1,7 @@
 """Calls of layers of tokens ``[B, N, M]``: several lengths, sizes of numbers, and padding."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ def token_trials(
     longest: int | None = None,
     more: Callable[[int], dict[str, Any]] | None = None,
     shared: Sequence[str] = (),
+    fixed: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Trial]:
     """At each length: plain, large numbers, and padded where there is a mask.
 
@@ -46,6 +48,7 @@ def token_trials(
         longest: the longest sequence that the layer takes.
         more: further arguments at a length.
         shared: those of them that are ``[1, N, ..]``, the same for all sequences.
+        fixed: arguments of every call.
     """
     lengths = [length for length in LENGTHS if longest is None or length < longest]
     if longest is not None:
@@ -58,7 +61,7 @@ def token_trials(
             found.append(
                 Trial(
                     name=f"{length} tokens" + (f", inputs times {scale:g}" if scale != 1 else ""),
-                    inputs={hidden: tokens(length, width, scale), **extra},
+                    inputs={**fixed, hidden: tokens(length, width, scale), **extra},
                     batched=(hidden, *own),
                     tokens=(hidden, *extra),
                     hidden=hidden,
@@ -69,6 +72,7 @@ def token_trials(
                 Trial(
                     name=f"{length} tokens, a third of one sequence padding",
                     inputs={
+                        **fixed,
                         hidden: tokens(length, width),
                         mask: padding(length, left=left),
                         **extra,
