@@ -63,7 +63,7 @@ def check(peer: Peer, original: nn.Module, stand_in: nn.Module) -> Verdict:
     faults: dict[str, float] = {}
     conclusive = False
     for trial in peer.trials(original):
-        expected = _answer(yardstick.exact, trial, "the original")
+        expected = _answer(yardstick.exact, trial, "the original", peer.hint)
         rounding = yardstick.rounding(trial, expected)
         found = [_answer(ours, trial, "ours")]
         if max(rounding.row, rounding.whole) <= CONCLUSIVE:
@@ -126,14 +126,14 @@ def _worst(errors: Sequence[Error], rounding: Error) -> float:
     return max(errors[0].roundings(least), *(error.roundings(rounding) for error in errors))
 
 
-def _answer(layer: nn.Module, trial: Trial, whose: str) -> list[Tensor]:
+def _answer(layer: nn.Module, trial: Trial, whose: str, hint: str = "") -> list[Tensor]:
     try:
         return run(layer, trial, torch.float64)
     except Exception as error:
         first = (str(error).strip().splitlines() or [""])[0]
         raise Unsupported(
             f"{whose} cannot be run on the CPU in float64 ({trial.name}): "
-            f"{type(error).__name__}: {first}"
+            f"{type(error).__name__}: {first}{'; ' if hint else ''}{hint}"
         ) from error
 
 

@@ -45,11 +45,11 @@ class Trial:
 class Peer:
     """A layer of a public package and how ours takes its place.
 
-    ``layer`` is its module and class; ``method`` is what of ours
-    computes it.
-    ``versions`` are those of ``package`` (as it is installed) that the tests compare with.
-    ``convert`` builds the stand-in, with the same arguments and outputs, or raises
-    :class:`Unsupported`. ``trials`` are calls that both must answer alike.
+    ``layer`` is its module and class; ``method`` is what of ours computes it. ``versions`` are
+    those of ``package`` (as it is installed) that the tests compare with. ``convert`` builds the
+    stand-in, with the same arguments and outputs, or raises :class:`Unsupported`. ``trials`` are
+    calls that both must answer alike; ``hint`` is what to do where the original does not run on
+    the CPU.
     """
 
     package: str
@@ -58,6 +58,7 @@ class Peer:
     method: str
     convert: Callable[[Any], nn.Module]
     trials: Callable[[Any], Sequence[Trial]]
+    hint: str = ""
 
 
 def layer_name(module: nn.Module) -> str:

@@ -1,6 +1,7 @@
 """The table of layers that ours can stand in for: one file for each package."""
 
 from linattn.adoption import (
+    fla,
     linear_attention_transformer,
     linformer,
     nystrom,
@@ -21,6 +22,7 @@ PEERS: dict[str, Peer] = {
         taylor_series.PEERS,
         timm.PEERS,
         transformers.PEERS,
+        fla.PEERS,
     )
     for peer in peers
 }
