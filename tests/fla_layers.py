@@ -159,7 +159,7 @@ class GatedLinearAttention(Layer):
             for proj in (self.q_proj, self.k_proj, self.v_proj, self.g_proj)
         )
         decay = F.logsigmoid(self.gk_proj(x)) / self.gate_logit_normalizer
-        decay = decay.unflatten(-1, (self.num_heads, -1))
+        decay = torch.unflatten(decay, -1, [self.num_heads, -1])
         if self.clamp_min is not None:
             decay = decay.clamp(min=self.clamp_min)
         output, _ = naive("gla.naive_recurrent_gla")(query, key, value, decay)
@@ -194,7 +194,7 @@ class T2RFeatureMap(nn.Module):
         self.layer = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x).relu()
+        return torch.relu(self.layer(x))
 
 
 def elu(x: Tensor) -> Tensor:

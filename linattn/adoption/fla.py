@@ -18,14 +18,16 @@ from torch import Tensor, nn
 from linattn.adoption.contract import Peer, Trial, Unsupported, require
 from linattn.adoption.fla_linear import LinearLayer
 from linattn.adoption.fla_options import GatedDeltaNet, GatedLinearAttention, LinearAttention
-from linattn.adoption.recurrent import ours
+from linattn.adoption.recurrent import CalledWithMore, ours
 from linattn.adoption.trials import token_trials
 from linattn.adoption.weights import load
 from linattn.contract import unknown
 
 
-class FlaStandIn(nn.Module):
+class FlaStandIn(CalledWithMore):
     """Called as their layers are, and returns three things as they do."""
+
+    arguments = ("hidden_states", "attention_mask", "past_key_values")
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -36,8 +38,6 @@ class FlaStandIn(nn.Module):
         hidden_states: Tensor,
         attention_mask: Optional[Tensor] = None,
         past_key_values: Optional[Tensor] = None,
-        use_cache: Optional[bool] = False,
-        output_attentions: Optional[bool] = False,
     ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """``[B, N, M]`` of hidden states ``[B, N, M]``, None and None.
 
@@ -45,8 +45,6 @@ class FlaStandIn(nn.Module):
             hidden_states: see there.
             attention_mask: ``[B, N]``, not 0 for a real token.
             past_key_values: must be None; :meth:`RecurrentLayer.advance` of ``layer`` goes on.
-            use_cache: not read.
-            output_attentions: not read.
         """
         if past_key_values is not None:
             raise ValueError("past_key_values must be None; use layer.advance to go on")

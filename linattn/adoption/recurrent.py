@@ -10,8 +10,32 @@ from linattn.contract import MethodError
 from linattn.layers import LAYERS
 from linattn.layers.base import RecurrentLayer
 
+PACKED = ("cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k", "seq_idx")
+"""Arguments that say where sequences begin that lie one after the other in one row."""
 
-class RecurrentStandIn(nn.Module):
+
+class CalledWithMore(nn.Module):
+    """Base of stand-ins of layers that every argument of the model is passed on to.
+
+    ``arguments`` are those of ``forward``. Others change nothing and are dropped here, outside of
+    what TorchScript sees, but for those that cut a row into sequences.
+    """
+
+    arguments: tuple[str, ...]
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        """See ``forward``."""
+        for name in PACKED:
+            if more.get(name) is not None:
+                raise ValueError(
+                    f"{name} must be None: sequences packed into one row are not supported; "
+                    "pad them, with an attention_mask"
+                )
+        known = {name: value for name, value in more.items() if name in self.arguments}
+        return super().__call__(*args, **known)
+
+
+class RecurrentStandIn(CalledWithMore):
     """A layer that is called with hidden states, a cache and a mask, and returns its output.
 
     Args:
@@ -19,6 +43,8 @@ class RecurrentStandIn(nn.Module):
         place: of the layer in the model, which the cache is asked for.
         values_first: the states of the cache are ``[B, H, E, D]``, ours ``[B, H, D, E]``.
     """
+
+    arguments = ("hidden_states", "cache", "attention_mask")
 
     def __init__(self, layer: nn.Module, place: int, values_first: bool = False) -> None:
         super().__init__()
@@ -32,7 +58,6 @@ class RecurrentStandIn(nn.Module):
         hidden_states: Tensor,
         cache: Optional[Tensor] = None,
         attention_mask: Optional[Tensor] = None,
-        use_cache: Optional[bool] = None,
     ) -> Tensor:
         """``[B, N, M]`` of hidden states ``[B, N, M]``.
 
@@ -40,7 +65,6 @@ class RecurrentStandIn(nn.Module):
             hidden_states: see there.
             cache: of transformers, in eager mode; None in an export.
             attention_mask: ``[B, N]``, not 0 for a real token.
-            use_cache: whether there is one; not read.
         """
         mask = attention_mask != 0 if attention_mask is not None else None
         if cache is not None:
@@ -77,8 +101,10 @@ class RecurrentStandIn(nn.Module):
         return state.transpose(-1, -2) if self.values_first else state
 
 
-class LightningStandIn(nn.Module):
+class LightningStandIn(CalledWithMore):
     """``MiniMaxLightningAttention``, which returns its state too."""
+
+    arguments = ("hidden_states", "position_embeddings", "attention_mask", "cache")
 
     def __init__(self, layer: nn.Module, place: int) -> None:
         super().__init__()
@@ -92,8 +118,6 @@ class LightningStandIn(nn.Module):
         position_embeddings: Optional[tuple[Tensor, Tensor]] = None,
         attention_mask: Optional[Tensor] = None,
         cache: Optional[Tensor] = None,
-        position_ids: Optional[Tensor] = None,
-        use_cache: Optional[bool] = None,
     ) -> tuple[Tensor, Tensor]:
         """``[B, N, M]`` and the state ``[B, H, D, D]`` of hidden states ``[B, N, M]``.
 
@@ -102,8 +126,6 @@ class LightningStandIn(nn.Module):
             position_embeddings: of the layers with softmax; not read.
             attention_mask: ``[B, N]``, not 0 for a real token.
             cache: of transformers, in eager mode; None in an export.
-            position_ids: not read.
-            use_cache: not read.
         """
         mask = attention_mask != 0 if attention_mask is not None else None
         if cache is not None:
