@@ -29,7 +29,8 @@ from linattn_export.golden import run_double, sensitivity_of
 from linattn_export.inputs import draw
 from linattn_export.perturb import moved
 from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject, make_subjects
+from linattn_export.subject import Subject
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks import environment
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.runtimes import RUNTIMES

@@ -15,7 +15,7 @@ from linattn_export.formats.base import Job
 from linattn_export.formats.onnx_graph import FORMAT as ONNX
 from linattn_export.inputs import draw
 from linattn_export.request import BuildRequest
-from linattn_export.subject import make_subjects
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks.blame.fingerprint import Fingerprint
 from linattn_runtime_checks.blame.nodes import Departure, first_departing_node
 from linattn_runtime_checks.blame.optimizers import Setting, open_optimized

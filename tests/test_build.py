@@ -152,7 +152,14 @@ def test_other_seeds_give_other_weights(tmp_path: Path) -> None:
     assert (first / name).read_bytes() != (second / name).read_bytes()
 
 
-@pytest.mark.parametrize("method", METHODS)
+# The scans of causal methods take half a minute to build.
+EVERY_METHOD = [
+    pytest.param(name, marks=pytest.mark.slow if record.capabilities.causal else ())
+    for name, record in METHODS.items()
+]
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
 def test_every_method_with_a_mask_in_every_format(method: str, tmp_path: Path) -> None:
     options = RANK_8 if method == "linformer" else {}
     folder, report = small(
@@ -165,7 +172,10 @@ def test_every_method_with_a_mask_in_every_format(method: str, tmp_path: Path) -
     assert names == ["hidden_states", "attention_mask"]
 
 
-@pytest.mark.parametrize("mask", [False, True], ids=["bare", "masked"])
+@pytest.mark.parametrize(
+    "mask",
+    [pytest.param(False, marks=pytest.mark.slow, id="bare"), pytest.param(True, id="masked")],
+)
 def test_the_bare_method_as_a_model(mask: bool, tmp_path: Path) -> None:
     folder, report = small(tmp_path, models=("attention",), formats=(), mask=mask)
     assert report.exit_code is ExitCode.PASS
@@ -192,6 +202,7 @@ OPSETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", OPSETS)
 def test_the_opset_asked_for_is_the_opset_written(opset: int, tmp_path: Path) -> None:
     methods = ("softmax", "elu", "taylor", "retention")
@@ -202,6 +213,7 @@ def test_the_opset_asked_for_is_the_opset_written(opset: int, tmp_path: Path) ->
         assert [item.version for item in model.opset_import] == [opset]
 
 
+@pytest.mark.slow
 def test_a_batch_of_one_and_fixed_batches(tmp_path: Path) -> None:
     for batch in ("1", "5", "1:2"):
         _, report = small(tmp_path / batch.replace(":", "_"), batch=batch, formats=())

@@ -11,7 +11,7 @@ from linattn import LAYERS, METHODS, record_of
 from linattn_export.formats.base import Job
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_export.subject import make_subjects
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, ExportError
 from linattn_runtime_checks.invariances import another_from

@@ -16,7 +16,7 @@ from linattn_export.formats.base import Job
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
 from linattn_export.formats.onnx_graph import FORMAT, _registry
 from linattn_export.request import BuildRequest
-from linattn_export.subject import make_subjects
+from linattn_export.subjects import make_subjects
 
 
 class Function(nn.Module):

@@ -10,7 +10,7 @@ from linattn_export.golden import _more_draws, run_double, write_golden
 from linattn_export.inputs import draw
 from linattn_export.perturb import nearby_inputs
 from linattn_export.request import BuildRequest
-from linattn_export.subject import make_subjects
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks.verdict import error_of
 
 

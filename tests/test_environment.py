@@ -84,6 +84,7 @@ def test_a_disk_that_fills_up_is_an_error_and_not_an_abort(kind: str, tmp_path: 
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_path_with_spaces_quotes_and_other_alphabets(tmp_path: Path) -> None:
     folder = tmp_path / "ü 日本 'q\"" / "out put"
     built = without("nothing", *BUILD, "-f", "onnx", "-f", "pt2", "-o", folder)
@@ -94,6 +95,7 @@ def test_a_path_with_spaces_quotes_and_other_alphabets(tmp_path: Path) -> None:
     assert json.loads(checked.stdout)["verdict"] == "PASS"
 
 
+@pytest.mark.slow
 def test_two_builds_into_one_folder_leave_one_of_them_whole(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     words = ["build", "-q", "-m", "elu", "--d-model", "16", "--heads", "2", "--no-check"]

@@ -247,7 +247,7 @@ def test_training_mode_is_not_exported(tmp_path: Path) -> None:
             return output
 
     from linattn_export.formats.base import Job
-    from linattn_export.subject import make_subjects
+    from linattn_export.subjects import make_subjects
 
     request = BuildRequest(methods=("elu",), lengths=(), dynamic="1:40", d_model=16, heads=2)
     (subject,) = make_subjects(request)

@@ -19,7 +19,7 @@ from folders import CHECK, DYNAMIC, QUICK, alter, codes, report_of, restamp
 from linattn import METHODS
 from linattn_export.formats.base import Job
 from linattn_export.request import BuildRequest
-from linattn_export.subject import make_subjects
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks.cost.memory import peaks
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.manifest import read
@@ -93,6 +93,7 @@ def test_a_file_that_onnx_runtime_optimised_keeps_its_metadata(
     assert {"linattn.method", "linattn.config", "linattn.verified_sequence"} <= kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["attention", "layer"])
 def test_no_device_is_written_into_what_is_captured(model: str) -> None:
     """A literal device freezes a file to the machine that exported it."""

@@ -3,22 +3,29 @@
 import json
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pydantic import BaseModel
 
+from linattn_export.own.spec import InputsSpec
 from linattn_runtime_checks.manifest import Manifest
 from linattn_runtime_checks.report.model import Report
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMAS: dict[str, type[BaseModel]] = {
-    "manifest-1.3.schema.json": Manifest,
-    "report-1.3.schema.json": Report,
+    "manifest-1.4.schema.json": Manifest,
+    "report-1.4.schema.json": Report,
+    "inputs-1.0.schema.json": InputsSpec,
+}
+_MODES: dict[type[BaseModel], Literal["validation", "serialization"]] = {
+    InputsSpec: "validation"  # people write it
 }
 
 
 def text(model: type[BaseModel]) -> str:
-    return json.dumps(model.model_json_schema(mode="serialization"), indent=2) + "\n"
+    mode = _MODES.get(model, "serialization")
+    return json.dumps(model.model_json_schema(mode=mode), indent=2) + "\n"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

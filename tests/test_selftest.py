@@ -88,6 +88,7 @@ def test_a_gate_that_is_blind_is_found_out(
     assert smallest.relative_change is None
 
 
+@pytest.mark.slow
 def test_a_gate_that_rejects_everything_is_found_out(masked_layers: Path, tmp_path: Path) -> None:
     """The control, an unchanged copy, must pass."""
     manifest = read(masked_layers)
@@ -121,6 +122,7 @@ def test_nothing_to_plant_in(folder_copy: Path, call_cli: CallCli) -> None:
     assert "does not pass as it is (UNVERIFIED)" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_folder_is_not_touched(masked_layers: Path) -> None:
     from conftest import snapshot
 

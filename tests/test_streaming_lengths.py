@@ -13,7 +13,8 @@ from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
 from linattn_export.record import entry_of
 from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject, make_subjects
+from linattn_export.subject import Subject
+from linattn_export.subjects import make_subjects
 from linattn_export.variants import Variant
 from linattn_runtime_checks.integrity import stored
 from linattn_runtime_checks.manifest import Artifact

@@ -23,7 +23,8 @@ from benchmarks.peers.faults import (
 from benchmarks.peers.rules import Array
 from linattn.numerics import elu_plus_one as phi
 from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject, make_subjects
+from linattn_export.subject import Subject
+from linattn_export.subjects import make_subjects
 
 LENGTHS = (64, 512, 4096)
 

@@ -22,7 +22,8 @@ from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import interleave
 from linattn import NAMES, record_of
 from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject, make_subjects
+from linattn_export.subject import Subject
+from linattn_export.subjects import make_subjects
 
 METHODS = tuple(name for name in NAMES if record_of(name).capabilities.recurrent)
 _FLAT, _FASTER = Goal(value=1.05), Goal(value=0.3)

@@ -12,7 +12,8 @@ from benchmarks.speed.timing import Call
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
 from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject, make_subjects
+from linattn_export.subject import Subject
+from linattn_export.subjects import make_subjects
 from linattn_runtime_checks.runtimes.base import SessionOptions
 from linattn_runtime_checks.runtimes.onnx_runtime import CPU, OrtSession
 

@@ -1,6 +1,7 @@
 """Captures an entry module with torch.export: once per variant, for every format that wants it."""
 
 import contextlib
+import io
 import warnings
 from typing import Any
 
@@ -8,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from linattn import record_of
 from linattn.recurrent.operator import as_operator
 from linattn_export.inputs import draw
+from linattn_export.own.reasons import Fixed, watched, why_not_captured
 from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_export.variants import PORTABLE, Variant
@@ -60,23 +61,30 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
         for spec in subject.inputs
     )
     arguments = tuple(example_inputs(subject, variant).values())
+    fixed = Fixed()
     try:
-        with warnings.catch_warnings(), torch.no_grad():
+        # torch prints the graph of what depends on data; the error below says which line it is.
+        with (
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            watched(fixed),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             # torch.export trips over a pytree class that torch itself has deprecated.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
             one_node = variant.form != PORTABLE
-            causal = record_of(subject.method).capabilities.causal
-            chunks = causal and not variant.sequence.fixed and not one_node
+            chunks = subject.traits.scans and not variant.sequence.fixed and not one_node
             with (
                 sizes_may_be_one() if chunks else contextlib.nullcontext(),
                 as_operator() if one_node else contextlib.nullcontext(),
             ):
                 program = torch.export.export(entry, arguments, dynamic_shapes=dynamic)
     except Exception as error:
-        limits = record_of(subject.method).limits.items()
+        limits = subject.traits.limits.items()
         known = "".join(f"; known limit ({what}): {why}" for what, why in limits)
         raise ExportError(
-            f"{subject.name} cannot be captured as {variant.name}: {_reason(error)}{known}"
+            f"{subject.name} cannot be captured as {variant.name}: "
+            f"{why_not_captured(error, fixed, variant.captured)}{known}"
         ) from error
     for node in list(program.graph.nodes):
         if node.target is _DEVICE_CHECK:
@@ -101,8 +109,3 @@ def sizes_may_be_one() -> contextlib.AbstractContextManager[None]:
     patch: Any = _config.patch  # type: ignore[attr-defined]
     found: contextlib.AbstractContextManager[None] = patch(backed_size_oblivious=True)
     return found
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:4]) if lines else type(error).__name__

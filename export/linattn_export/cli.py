@@ -44,8 +44,9 @@ def build(
     ] = None,
     no_dynamic: Annotated[bool, typer.Option("--no-dynamic", help="No dynamic variant.")] = False,
     batch: Annotated[
-        str, typer.Option(metavar="MIN:MAX", help="Batch sizes, or one fixed size.")
-    ] = "1:64",
+        str | None,
+        typer.Option(metavar="MIN:MAX", help="Batch sizes, or one fixed size [1:64]."),
+    ] = None,
     mask: Annotated[
         bool | None,
         typer.Option("--mask/--no-mask", help="attention_mask as an input [no]."),
@@ -55,6 +56,14 @@ def build(
     option: Annotated[
         Names,
         typer.Option(metavar="METHOD.FIELD=VALUE", help="A method's option (repeat)."),
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="A module of one's own, instead."),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(metavar="SPEC", help="What --module takes: a TOML or JSON file."),
     ] = None,
     weights: Annotated[
         Path | None,
@@ -107,6 +116,20 @@ def build(
         raise UsageError("--no-dynamic and --dynamic exclude each other; leave one out")
     if no_check and runtime:
         raise UsageError("--no-check and --runtime exclude each other; leave one out")
+    if module is not None:
+        given = {
+            "--method": method, "--model": model, "--dynamic": dynamic, "--batch": batch,
+            "--mask/--no-mask": mask, "--d-model": d_model, "--heads": heads, "--option": option,
+            "--entry": entry,
+        }  # fmt: skip
+        refused = [flag for flag, value in given.items() if value is not None]
+        if refused:
+            raise UsageError(
+                f"--module and {refused[0]} exclude each other: the module is what its factory "
+                "makes, and its sizes and masks are described by --inputs SPEC"
+            )
+    elif inputs is not None:
+        raise UsageError("--inputs describes the module of --module; name one, or leave it out")
     if dynamic is not None:
         parse_range("--dynamic", dynamic, fixed=False)
     lengths = tuple(positive("-n/--seq-len", text) for text in seq_len) if seq_len else None
@@ -122,6 +145,8 @@ def build(
         d_model=None if d_model is None else positive("--d-model", d_model),
         heads=None if heads is None else positive("--heads", heads),
         options=parse_options(option or []),
+        module=module,
+        inputs=inputs,
         weights=weights,
         seed=whole("--seed", seed),
         opset=whole("--opset", opset),

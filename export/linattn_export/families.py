@@ -15,6 +15,7 @@ from linattn_models import InputSpec
 
 NEGATIVE_FEATURES = "negative-features"
 NEAR_ZERO_DENOMINATOR = "near-zero-denominator"
+SAMPLES = "samples"
 _HUGE = 1e4
 _SUBNORMAL = 0.01  # of the smallest normal number
 _JITTER = 0.01
@@ -54,12 +55,15 @@ def _scaled(factor: float) -> Change:
 
 
 def _constant_rows(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
-    axis = spec.axes.index("sequence")
-    return values.narrow(axis, 0, 1).expand_as(values).clone()
+    if "sequence" not in spec.axes:
+        return values
+    return values.narrow(spec.axes.index("sequence"), 0, 1).expand_as(values).clone()
 
 
 def _every_second(values: Tensor, spec: InputSpec, factor: float) -> Tensor:
     """``values`` with every second token, from the first on, times ``factor``."""
+    if "sequence" not in spec.axes:
+        return values
     axis = spec.axes.index("sequence")
     places = torch.arange(0, values.shape[axis], 2)
     return values.index_copy(axis, places, values.index_select(axis, places) * factor)
@@ -74,6 +78,8 @@ def _denormals(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
 
 
 def _huge_token(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
+    if "sequence" not in spec.axes:
+        return values
     axis = spec.axes.index("sequence")
     last = torch.tensor([values.shape[axis] - 1])
     return values.index_copy(axis, last, values.index_select(axis, last) * _HUGE)
@@ -89,6 +95,7 @@ FAMILIES: dict[str, Family] = {
             change=_same,
             hostile=False,
         ),
+        Family(name=SAMPLES, title="real inputs of the module", change=_same, hostile=False),
         Family(name="scale=0.0001", title="N(0, 1) x 1e-4", change=_scaled(1e-4)),
         Family(name="scale=0.001", title="N(0, 1) x 0.001", change=_scaled(0.001)),
         Family(name="scale=30", title="N(0, 1) x 30", change=_scaled(30.0)),
@@ -184,7 +191,7 @@ def applicable(
     return [
         family
         for family in FAMILIES.values()
-        if family.name not in ("normal", "other-length")
+        if family.name not in ("normal", "other-length", SAMPLES)
         and (not family.mask or mask)
         and (family.mask or numbers)
         and (not sampled or family.sampled or family.mask)

@@ -1,7 +1,8 @@
 """Makes the golden pack of a subject: inputs, float64 outputs, and what rounding costs on each."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from linattn import record_of
 from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
+from linattn_export.families import SAMPLES
 from linattn_export.fingerprints import fingerprints
 from linattn_export.inputs import draw
+from linattn_export.own.reasons import place_in_own_code
 from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.states import states_for
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
 from linattn_export.variants import Variant
+from linattn_runtime_checks.errors import ExportError, LinattnError
 from linattn_runtime_checks.reference import (
     Case,
     Known,
@@ -26,6 +29,7 @@ from linattn_runtime_checks.reference import (
     Rounding,
     StoredError,
     TaskIndex,
+    repeated,
     write_reference,
 )
 from linattn_runtime_checks.verdict import ZERO, Error, error_of
@@ -61,11 +65,12 @@ def write_golden(
     longest = subject.model.max_length(subject.module)
     dtype = str(subject.dtype).removeprefix("torch.")
     names = list(subject.outputs)
-    for plan in plan_cases(subject.variants, subject.families) if plans is None else plans:
+    for plan in _plans(subject) if plans is None else plans:
         if longest is not None and plan.sequence > longest:
             continue  # no other length exists for it to refuse; the check says so
         inputs = _draw(subject, plan)
-        expected = run_outputs(reference, inputs, names)
+        with own_failures(subject, plan):
+            expected = run_outputs(reference, inputs, names)
         refused = plan.family == OTHER_LENGTH  # by the live module too; nobody judges its output
         eager_errors = (
             dict.fromkeys(names, ZERO) if refused else _eager_errors(eager(inputs), expected)
@@ -82,17 +87,18 @@ def write_golden(
         for name, output in expected.items():
             tensors[f"{plan.name}/output/{name}"] = output
         rounding = {name: _rounding(eager_errors[name], moved[name]) for name in names}
-        cases += _cases(plan, rounding, "" if plans is None else "live-")
+        cases += _cases(plan, rounding, names[0], "" if plans is None else "live-")
     index = ReferenceIndex(
         dtype=dtype,
         cases=cases,
+        batch_axes=batch_axes(subject),
         task=_task(subject, tensors) if plans is None else None,
         origin=subject.origin,
         stream=stream_of(subject, tensors) if plans is None else None,
         fingerprints={
             variant.name: known
             for variant in subject.variants
-            if (known := _known(variant, cases, tensors, programs or {})) is not None
+            if (known := _known(subject, variant, cases, tensors, programs or {})) is not None
         },
     )
     if plans is None:
@@ -136,7 +142,7 @@ def _more_draws(plan: CasePlan, subject: Subject) -> int:
     was seen to be 16 times too good. A method that divides each row by its size makes such rows of
     usual inputs too.
     """
-    lucky = plan.hostile or record_of(subject.method).capabilities.divides_rows
+    lucky = plan.hostile or subject.traits.divides_rows
     return _DRAWS if lucky and plan.stored * plan.sequence <= _MOST_TOKENS else 0
 
 
@@ -180,6 +186,50 @@ def run_double(module: nn.Module, inputs: Inputs) -> Any:
     return run_outputs(module, inputs, [OUTPUT])[OUTPUT]
 
 
+def _plans(subject: Subject) -> list[CasePlan]:
+    """Those of a build: what all models get, and real inputs where the model has some."""
+    real = {spec.name: spec for spec in subject.inputs if spec.samples is not None}
+    plans = plan_cases(subject.variants, subject.families)
+    if not real:
+        return plans
+    (spec, *_) = real.values()
+    assert spec.samples is not None
+    sizes = dict(zip(spec.axes, spec.samples.shape, strict=True))
+    rows = int(sizes.get("batch", 1))
+    return [
+        *plans,
+        CasePlan(
+            family=SAMPLES, stored=rows, sequence=int(sizes.get("sequence", 1)), batches=(rows,)
+        ),
+    ]
+
+
+def batch_axes(subject: Subject) -> dict[str, int | None]:
+    """Which axis is the batch, of inputs and outputs where it is not the first."""
+    axes = {spec.name: spec.axes for spec in subject.inputs} | subject.outputs
+    places = {n: a.index("batch") if "batch" in a else None for n, a in axes.items()}
+    return {name: place for name, place in places.items() if place != 0}
+
+
+@contextmanager
+def own_failures(subject: Subject, plan: CasePlan) -> Iterator[None]:
+    """Say of sizes that the module itself does not take which they are.
+
+    Raises:
+        ExportError: the module raised.
+    """
+    try:
+        yield
+    except LinattnError:
+        raise
+    except Exception as error:
+        raise ExportError(
+            f"{subject.key}: PyTorch itself fails on batch {plan.stored}, sequence "
+            f"{plan.sequence}: {type(error).__name__}: {error}{place_in_own_code(error)}; "
+            "declare only sizes that the module takes"
+        ) from error
+
+
 def _draw(subject: Subject, plan: CasePlan) -> Inputs:
     sizes = {"batch": plan.stored, "sequence": plan.sequence}
     return draw(
@@ -194,7 +244,7 @@ def _draw(subject: Subject, plan: CasePlan) -> Inputs:
     )
 
 
-def _cases(plan: CasePlan, known: Mapping[str, Rounding], prefix: str) -> list[Case]:
+def _cases(plan: CasePlan, known: Mapping[str, Rounding], first: str, prefix: str) -> list[Case]:
     return [
         Case(
             name=f"{prefix}{plan.family}-b{batch}-n{plan.sequence}",
@@ -204,15 +254,16 @@ def _cases(plan: CasePlan, known: Mapping[str, Rounding], prefix: str) -> list[C
             stored=plan.name,
             timed=batch in plan.timed,
             hostile=plan.hostile,
-            eager_error=known[OUTPUT].eager_error,
-            sensitivity=known[OUTPUT].sensitivity,
-            states={name: rounding for name, rounding in known.items() if name != OUTPUT},
+            eager_error=known[first].eager_error,
+            sensitivity=known[first].sensitivity,
+            states={name: rounding for name, rounding in known.items() if name != first},
         )
         for batch in plan.batches
     ]
 
 
 def _known(
+    subject: Subject,
     variant: Variant,
     cases: Sequence[Case],
     tensors: Mapping[str, Any],
@@ -231,11 +282,11 @@ def _known(
     usual = variant.sequence.clamp(_FINGERPRINT_LENGTH)
     case = min(mine, key=lambda c: (c.batch < 2, c.sequence < usual, c.batch * c.sequence))
     prefix = f"{case.stored}/input/"
-    places = np.arange(case.batch)
+    axes = batch_axes(subject)
+    stored = {spec.name: tensors[prefix + spec.name] for spec in subject.inputs}
     inputs = {
-        name.removeprefix(prefix): torch.from_numpy(tensor[places % len(tensor)])
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
+        name: torch.from_numpy(repeated(tensor, case.batch, axes.get(name, 0)))
+        for name, tensor in stored.items()
     }
     return Known(case=case.name, nodes=fingerprints(programs[variant.name], inputs))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from linattn_export.families import FAMILIES, Directions, Family, along
+from linattn_export.families import FAMILIES, SAMPLES, Directions, Family, along
 from linattn_models import InputSpec, Task
 
 _PADDED_SCALE = 10.0
@@ -44,22 +44,27 @@ def draw(
     chosen = FAMILIES[family]
     for spec in specs:
         axes = [sizes[axis] if isinstance(axis, str) else axis for axis in spec.axes]
+        if family == SAMPLES and spec.samples is not None:
+            kind = dtype if spec.samples.is_floating_point() else spec.samples.dtype
+            found[spec.name] = _first(spec, sizes).to(kind).contiguous()
+            continue
         if spec.kind == "mask":
-            found[spec.name] = mask
+            found[spec.name] = mask if spec.dtype is None else mask.to(getattr(torch, spec.dtype))
             continue
         if spec.kind == "state":
             assert states is not None
             found[spec.name] = states[spec.name]
             continue
         if spec.kind == "tokens":
-            found[spec.name] = torch.randint(spec.vocabulary, axes, generator=generator)
+            drawn = torch.randint(spec.vocabulary, axes, generator=generator) + spec.lowest
+            found[spec.name] = drawn.to(getattr(torch, spec.dtype or "int64"))
             continue
         if spec.kind == "sample":
             assert task is not None
             rows = torch.randint(len(task.inputs), (axes[0],), generator=generator)
             values = task.inputs[rows, : axes[1]].double()
         else:
-            values = torch.randn(axes, generator=generator, dtype=torch.float64)
+            values = spec.scale * torch.randn(axes, generator=generator, dtype=torch.float64)
         values = _changed(values, spec, chosen, dtype, directions or {})
         values = _enlarge_padding(values, spec, mask)
         found[spec.name] = values.to(dtype).contiguous()
@@ -97,7 +102,17 @@ def _mask(sizes: dict[str, int], family: str, generator: torch.Generator) -> Ten
 
 def _enlarge_padding(values: Tensor, spec: InputSpec, mask: Tensor) -> Tensor:
     """Padding far from the real tokens, so that a leak shows."""
-    shape = [
-        mask.shape[("batch", "sequence").index(a)] if isinstance(a, str) else 1 for a in spec.axes
-    ]
-    return torch.where(mask.reshape(shape), values, values * _PADDED_SCALE)
+    if not {"batch", "sequence"} <= set(spec.axes):
+        return values  # it belongs to no token
+    along = mask if spec.axes.index("batch") < spec.axes.index("sequence") else mask.T
+    sizes = iter(along.shape)
+    shape = [next(sizes) if isinstance(axis, str) else 1 for axis in spec.axes]
+    return torch.where(along.reshape(shape), values, values * _PADDED_SCALE)
+
+
+def _first(spec: InputSpec, sizes: dict[str, int]) -> Tensor:
+    """As many of the real inputs as the case has sequences."""
+    assert spec.samples is not None
+    if "batch" not in spec.axes:
+        return spec.samples
+    return spec.samples.narrow(spec.axes.index("batch"), 0, sizes["batch"])

@@ -11,6 +11,7 @@ from linattn import NAMES
 from linattn_export.cases import live_cases
 from linattn_export.golden import write_golden
 from linattn_export.subject import TORCH_DTYPES, Subject
+from linattn_export.traits import traits_of
 from linattn_export.variants import Entry, Range, Variant
 from linattn_models import MODELS, ModelOptions
 from linattn_runtime_checks.errors import UsageError
@@ -73,6 +74,11 @@ def subject_of(
             f"{path} does not say how its module was made; build the folder again, with this "
             "release, to use --live"
         )
+    if origin.module is not None:
+        raise UsageError(
+            f"{path} is of a module of one's own ({origin.module}), which the folder does not "
+            "hold; --live can judge models of linattn only: build again with another --seed"
+        )
     if origin.model not in MODELS or origin.method not in NAMES:
         raise UsageError(
             f"{path} is of model {origin.model} with method {origin.method}, which this linattn "
@@ -101,6 +107,7 @@ def subject_of(
         variants=[_variant(artifact) for artifact in artifacts],
         seed=seed,
         origin=origin,
+        traits=traits_of(origin.method, positions=model.positions),
     )
 
 

@@ -1,7 +1,10 @@
 """The main job: make the subjects, write every artifact, have them judged, swap the folder in."""
 
+import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
@@ -10,15 +13,17 @@ from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job
 from linattn_export.golden import write_golden
 from linattn_export.onnx_forms import require_runtime
+from linattn_export.own.build import subjects_of_module
 from linattn_export.record import entry_of, metadata_of, record
 from linattn_export.request import BuildRequest, command_of
 from linattn_export.shrink import shrink_repros
 from linattn_export.staging import check_output, staged
-from linattn_export.subject import Subject, make_subjects
+from linattn_export.subject import Subject
+from linattn_export.subjects import make_subjects
 from linattn_export.test_data import write_test_data
 from linattn_export.variants import PORTABLE, Variant
 from linattn_runtime_checks import environment, manifest
-from linattn_runtime_checks.errors import EnvironmentProblem, UsageError, unknown
+from linattn_runtime_checks.errors import EnvironmentProblem, ExportError, UsageError, unknown
 from linattn_runtime_checks.integrity import stored
 from linattn_runtime_checks.manifest import (
     Artifact,
@@ -49,16 +54,24 @@ def build(request: BuildRequest) -> Report:
         EnvironmentProblem: a runtime or package that was asked for is missing.
         ExportError: an artifact cannot be made; the folder that was there is unchanged.
     """
+    if request.module is not None:
+        return build_subjects(request, lambda: subjects_of_module(request))
+    return build_subjects(request, lambda: contextlib.nullcontext(make_subjects(request)))
+
+
+def build_subjects(
+    request: BuildRequest, subjects: Callable[[], AbstractContextManager[list[Subject]]]
+) -> Report:
+    """As :func:`build`, of subjects that are made, and given back, by ``subjects``."""
     start = time.monotonic()
     formats = _formats(request)
     if request.check:
         choose(request.runtimes)
     check_output(request.output)
-    subjects = make_subjects(request)
-    if request.check and any(kind.name == "onnx" for kind in formats):
-        require_runtime(request.onnx_forms)
-    with staged(request.output) as folder:
-        document, report = _written_and_judged(folder, subjects, formats, request)
+    with subjects() as made, staged(request.output) as folder:
+        if request.check and any(kind.name == "onnx" for kind in formats):
+            require_runtime(request.onnx_forms)
+        document, report = _written_and_judged(folder, made, formats, request)
         if request.shrink:
             shrink_repros(folder, report, request, build)
         record(folder, document, report)
@@ -147,13 +160,26 @@ def _write_subject(
         place = f"{subject.name}/{kind.name}/{variant.name}"
         bar.step(place)
         (folder / place).mkdir(parents=True)
-        written = kind.write(job, folder / place / kind.file_name)
+        try:
+            written = kind.write(job, folder / place / kind.file_name)
+        except ExportError as error:
+            if not _may_be_left_out(subject, kind, request):
+                raise
+            shutil.rmtree(folder / place)
+            document.not_made[place] = str(error)
+            continue
         entry = stored(folder, f"{place}/{kind.file_name}")
         document.artifacts.append(entry_of(job, kind, entry, written, place, subject.reference))
         if kind.name == "onnx":
             paths = write_test_data(folder, place, document.artifacts[-1])
             document.test_data += [stored(folder, path) for path in paths]
         yield document.artifacts[-1]
+
+
+def _may_be_left_out(subject: Subject, kind: Format, request: BuildRequest) -> bool:
+    """TorchScript takes less of Python than capture; not everybody's module is written for it."""
+    named = kind.name in request.formats
+    return subject.origin.module is not None and kind.name == "torchscript" and not named
 
 
 def _pairs(subject: Subject, formats: list[Format]) -> list[tuple[Variant, Format]]:

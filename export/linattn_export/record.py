@@ -5,8 +5,6 @@ from pathlib import Path
 
 import torch
 
-from linattn import record_of
-from linattn.recurrent.chunk import CHUNK
 from linattn_export.cases import verified_batch
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp
@@ -57,10 +55,10 @@ def entry_of(
         outputs=outputs,
         axes=[_axis(job.variant, name) for name in ("batch", "sequence")],
         reference=reference,
-        cost=record_of(job.subject.method).capabilities.cost,
-        equivariant=job.subject.equivariant,
-        block=CHUNK if record_of(job.subject.method).capabilities.recurrent else 0,
-        causal=record_of(job.subject.method).capabilities.causal,
+        cost=job.subject.traits.cost,
+        equivariant=job.subject.traits.equivariant,
+        block=job.subject.traits.block,
+        causal=job.subject.traits.causal,
     )
 
 
@@ -92,7 +90,7 @@ def metadata_of(job: Job, version: str) -> dict[str, str]:
     """
     links = [link.model_dump() for link in state_links(job)]
     states = {"linattn.states": json.dumps(links)} if links else {}
-    if record_of(job.subject.method).capabilities.recurrent:
+    if job.subject.traits.recurrent:
         states["linattn.form"] = job.variant.form
     return states | {
         "linattn.method": job.subject.method,

@@ -25,11 +25,13 @@ class BuildRequest:
         formats: names in ``linattn_export.formats.FORMATS``; empty means all.
         lengths: fixed lengths; None means those of the model, ``()`` none.
         dynamic: ``MIN:MAX`` of the dynamic variant, None for the model's own, "" for none.
-        batch: ``MIN:MAX`` or one number.
+        batch: ``MIN:MAX`` or one number, None for ``1:64``.
         mask: whether ``attention_mask`` is an input; None means the model's own choice.
         d_model: model width, None for the model's own.
         heads: number of heads, None for the model's own.
         options: method name to field to value.
+        module: ``package.module:factory`` of a module of one's own, instead of models and methods.
+        inputs: SPEC of what that module takes, TOML or JSON.
         weights: safetensors file with the parameters of the model.
         seed: of fresh weights and of the inputs of the checks.
         opset: of the ONNX files.
@@ -50,11 +52,13 @@ class BuildRequest:
     formats: tuple[str, ...] = ()
     lengths: tuple[int, ...] | None = None
     dynamic: str | None = None
-    batch: str = "1:64"
+    batch: str | None = None
     mask: bool | None = None
     d_model: int | None = None
     heads: int | None = None
     options: dict[str, dict[str, object]] = field(default_factory=dict)
+    module: str | None = None
+    inputs: Path | None = None
     weights: Path | None = None
     seed: int = 0
     opset: int = 18
@@ -130,15 +134,20 @@ def command_of(request: BuildRequest) -> list[str]:
         for value in values:
             words.extend([flag, str(value)])
 
-    add("--method", *request.methods)
-    add("--model", *request.models)
+    if request.module is not None and request.inputs is not None:
+        add("--module", request.module)
+        add("--inputs", request.inputs.name)
+    else:
+        add("--method", *request.methods)
+        add("--model", *request.models)
     add("--format", *request.formats)
     if request.lengths is not None:
         add("--seq-len", *request.lengths)
         words.extend([] if request.lengths else ["--no-fixed"])
     if request.dynamic is not None:
         words.extend(["--dynamic", request.dynamic] if request.dynamic else ["--no-dynamic"])
-    add("--batch", request.batch)
+    if request.batch is not None:
+        add("--batch", request.batch)
     if request.mask is not None:
         words.append("--mask" if request.mask else "--no-mask")
     for flag, value in (("--d-model", request.d_model), ("--heads", request.heads)):

@@ -47,7 +47,12 @@ def shrink_repros(
 
 def _can_shrink(artifact: ArtifactResult, request: BuildRequest) -> bool:
     """Not where weights of a certain size are part of the subject."""
-    return request.weights is None and MODELS[artifact.model].weights is None
+    return (
+        request.module is None
+        and request.weights is None
+        and artifact.model in MODELS
+        and MODELS[artifact.model].weights is None
+    )
 
 
 def _smaller(artifact: ArtifactResult, runtime: str, request: BuildRequest) -> BuildRequest:

@@ -29,14 +29,20 @@ class InputSpec:
     """One input of an entry module.
 
     ``axes`` holds symbols (``batch``, ``sequence``) and numbers. ``kind`` says how example values
-    are drawn: ``normal`` N(0, 1), ``mask`` bool prefix lengths, ``sample`` rows of the task,
-    ``tokens`` int64 from 0 up to ``vocabulary``, ``state`` what a run before it left.
+    are drawn: ``normal`` N(0, 1) times ``scale``, ``mask`` prefix lengths, ``sample`` rows of the
+    task, ``tokens`` integers from ``lowest`` on, ``vocabulary`` of them, ``state`` what a run
+    before it left. ``dtype`` is that of integers and masks; None means int64 and bool.
+    ``samples`` holds real inputs with the same axes, for the family of that name.
     """
 
     name: str
     axes: tuple[str | int, ...]
     kind: Literal["normal", "mask", "sample", "tokens", "state"] = "normal"
     vocabulary: int = 0
+    lowest: int = 0
+    scale: float = 1.0
+    dtype: Literal["float32", "float16", "int64", "int32", "bool"] | None = None
+    samples: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,8 @@ class Model:
     entry: Callable[[nn.Module, bool, int], nn.Module]
     inputs: Callable[[nn.Module, bool], tuple[InputSpec, ...]]
     output_axes: Callable[[nn.Module], tuple[str | int, ...]]
+    outputs: Callable[[nn.Module], Mapping[str, tuple[str | int, ...]]] | None = None
+    """Axes of the outputs by name; None means one, called ``output``."""
     streaming: Streaming | None = None
     """For entries ``prefill`` and ``step``; None where there are none."""
     masks: bool

@@ -76,7 +76,7 @@ def check_refusal(session: Session, artifact: Artifact, reference: Reference) ->
     So is a golden pack in which there is no other length to try.
     """
     low, high = artifact.axis("sequence").declared
-    if low != high:
+    if low != high or not any("sequence" in spec.axes for spec in artifact.inputs):
         return None
     batch_low, batch_high = artifact.axis("batch").declared
     others = [

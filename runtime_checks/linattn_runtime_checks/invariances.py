@@ -91,11 +91,12 @@ def _alone(
     case = _closest(several)
     inputs = reference.inputs(case)
     together = _run(session, artifact, inputs)
+    specs = {spec.name: spec for spec in (*artifact.inputs, *artifact.outputs)}
     # Not only the ends: a pack may repeat its sequences to fill a batch.
     for start in sorted({0, min(1, case.batch - low), case.batch - low}):
-        part = {name: tensor[start : start + low] for name, tensor in inputs.items()}
+        part = {name: _part(x, specs.get(name), start, low) for name, x in inputs.items()}
         for name, output in _run(session, artifact, part).items():
-            expected = together[name][start : start + low]
+            expected = _part(together[name], specs[name], start, low)
             problem = _apart(output, expected, case, name)
             if problem is not None:
                 message = f"{case.name}, sequence {start}: alone and in the batch {problem}"
@@ -103,10 +104,17 @@ def _alone(
     return CheckResult(name="alone", code=Code.PASS)
 
 
+def _part(tensor: NDArray[Any], spec: TensorSpec | None, start: int, count: int) -> NDArray[Any]:
+    """Some sequences of a batch; all of a tensor that has no batch axis."""
+    if spec is None or "batch" not in spec.axes:
+        return tensor
+    return tensor.take(np.arange(start, start + count), axis=spec.axes.index("batch"))
+
+
 def _padding(
     session: Session, artifact: Artifact, reference: Reference, cases: list[Case]
 ) -> CheckResult | None:
-    mask_name = next((spec.name for spec in artifact.inputs if spec.dtype == "bool"), None)
+    mask_name = next((spec.name for spec in artifact.inputs if spec.is_mask), None)
     padded = [case for case in cases if case.family in ("right-padding", "left-padding")]
     if not padded or mask_name not in reference.inputs(padded[0]):
         return None
@@ -141,9 +149,14 @@ def _garbage(
             tensor = inputs.get(spec.name)
             if tensor is None:
                 continue  # the comparison of the signatures says so
-            if tensor.dtype.kind == "f" and "sequence" in spec.axes:
-                padded = ~_spread(mask, spec, tensor.shape)
+            if spec.is_mask or not {"batch", "sequence"} <= set(spec.axes):
+                continue
+            padded = ~_spread(mask, spec, tensor.shape)
+            if tensor.dtype.kind == "f":
                 changed[spec.name] = np.where(padded, tensor.dtype.type(value), tensor)
+            else:  # tokens, of which only those that are there are known to be allowed
+                others = tensor.min() if value > 0 else tensor.max()
+                changed[spec.name] = np.where(padded, others, tensor)
         yield what, changed
 
 
@@ -188,7 +201,7 @@ def _causal(
     for place in sorted({1, case.sequence // 2, case.sequence - 1} - {0}):
         changed = dict(inputs)
         for spec in artifact.inputs:
-            if spec.name in inputs and inputs[spec.name].dtype.kind in "fi":
+            if spec.name in inputs and not spec.is_mask:
                 changed[spec.name] = another_from(inputs[spec.name], spec, place)
         got = _run(session, artifact, changed)
         for spec in along:
@@ -238,13 +251,13 @@ def _closest(cases: Sequence[Case]) -> Case:
 
 def _spread(mask: NDArray[np.bool_], spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """The mask [batch, sequence] broadcast to a tensor with the axes of ``spec``."""
-    if "sequence" not in spec.axes:
+    if not {"batch", "sequence"} <= set(spec.axes):
         return np.ones(shape, dtype=bool)
-    sizes = [
-        mask.shape[("batch", "sequence").index(axis)] if isinstance(axis, str) else 1
-        for axis in spec.axes
-    ]
-    return np.broadcast_to(mask.reshape(sizes), shape)
+    places = [axis for axis in spec.axes if isinstance(axis, str)]
+    along = mask if places == ["batch", "sequence"] else mask.T
+    sizes = iter(along.shape)
+    spread = [next(sizes) if isinstance(axis, str) else 1 for axis in spec.axes]
+    return np.broadcast_to(along.reshape(spread), shape)
 
 
 def _reordered(tensor: NDArray[Any], spec: TensorSpec, order: NDArray[np.int64]) -> NDArray[Any]:

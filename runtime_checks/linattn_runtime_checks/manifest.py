@@ -21,7 +21,7 @@ from pydantic import (
 from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
-SCHEMA_VERSION = "1.3"
+SCHEMA_VERSION = "1.4"
 
 
 def _inside(path: str) -> str:
@@ -55,13 +55,20 @@ class TensorSpec(Record):
     """One input or output.
 
     ``shape`` is what the file declares: numbers, and symbols where it is dynamic. ``axes`` says
-    what each axis is, ``batch`` and ``sequence`` also where the file fixes them.
+    what each axis is, ``batch`` and ``sequence`` also where the file fixes them. ``mask`` marks the
+    key padding mask.
     """
 
     name: str
     dtype: str
     shape: list[int | str]
     axes: list[int | str] = []
+    mask: bool = False
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether it is the key padding mask; before schema 1.4, what is bool is one."""
+        return self.mask or self.dtype == "bool"
 
     def declares(self, other: "TensorSpec") -> bool:
         """Whether a file's own declaration ``other`` is this one."""
@@ -138,8 +145,8 @@ class Artifact(StoredFile):
     outputs: list[TensorSpec]
     axes: list[AxisRange]
     reference: RelativePath
-    cost: Literal["linear", "quadratic"] = "linear"
-    """In the sequence length, by the method's definition."""
+    cost: Literal["linear", "quadratic", "unknown"] = "linear"
+    """In the sequence length, by the method's definition; ``unknown`` promises nothing."""
     equivariant: bool = False
     """Whether reordering the tokens must reorder the outputs, and change nothing else."""
     causal: bool = False
@@ -194,6 +201,8 @@ class Manifest(Record):
     artifacts: list[Artifact]
     references: list[StoredFile]
     test_data: list[StoredFile]
+    not_made: dict[str, str] = {}
+    """Place of each artifact that was left out because it cannot be made, to the reason."""
     verdict: str
 
     @model_validator(mode="after")

@@ -289,11 +289,11 @@ def planned(artifact: Artifact, runtime: Runtime, index: ReferenceIndex | None) 
         "finite": True,
         "deterministic": True,
         "alone": True,
-        "padding": any(spec.dtype == "bool" for spec in artifact.inputs),
+        "padding": any(spec.is_mask for spec in artifact.inputs),
         "equivariant": artifact.equivariant,
         "causal": artifact.causal,
         "cost": runtime.certify is not None,
-        junit.REFUSAL: low == high,
+        junit.REFUSAL: low == high and any("sequence" in s.axes for s in artifact.inputs),
         junit.TASK: index is not None and index.task is not None,
         junit.OTHER: True,
     }

@@ -91,6 +91,8 @@ class Origin(BaseModel):
     model: str
     method: str
     method_options: dict[str, bool | int | float | str | None]
+    module: str | None = None
+    """The factory of a module of one's own, as ``package.module:factory``."""
     d_model: int | None
     heads: int | None
     dtype: str
@@ -114,6 +116,8 @@ class ReferenceIndex(BaseModel):
     origin: Origin | None = None
     fingerprints: dict[str, Known] = {}
     """By the name of the variant; for blame."""
+    batch_axes: dict[str, int | None] = {}
+    """Which axis of an input or output is the batch, where not the first; None for no axis."""
     stream: Case | None = None
     """A sequence to run piece by piece, where the graph has a state."""
 
@@ -146,12 +150,22 @@ class Reference:
         return self._all("weights/")
 
     def _part(self, prefix: str, batch: int) -> Tensors:
-        found = self._all(prefix)
-        return {name: tensor[np.arange(batch) % len(tensor)] for name, tensor in found.items()}
+        return {
+            name: repeated(tensor, batch, self.index.batch_axes.get(name, 0))
+            for name, tensor in self._all(prefix).items()
+        }
 
     def _all(self, prefix: str) -> Tensors:
         keys = [key for key in self._handle.keys() if key.startswith(prefix)]  # noqa: SIM118
         return {key.removeprefix(prefix): self._handle.get_tensor(key) for key in keys}
+
+
+def repeated(tensor: NDArray[Any], batch: int, axis: int | None) -> NDArray[Any]:
+    """``tensor`` with ``batch`` sequences along ``axis``: its own, over and over."""
+    if axis is None:
+        return tensor
+    taken: NDArray[Any] = tensor.take(np.arange(batch) % tensor.shape[axis], axis=axis)
+    return taken
 
 
 @contextmanager

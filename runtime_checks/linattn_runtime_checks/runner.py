@@ -76,6 +76,7 @@ def check_folder(
         environment=environment.describe(),
         runtimes=[runtime.name for runtime in chosen],
         left_out=left_out,
+        not_made=manifest.not_made,
         artifacts=[_blank(artifact) for artifact in manifest.artifacts],
     )
     damaged = damaged_files(folder, manifest)
@@ -218,6 +219,7 @@ def describe_unchecked(manifest: Manifest) -> Report:
         environment=environment.describe(),
         runtimes=[],
         left_out={},
+        not_made=manifest.not_made,
         artifacts=[_blank(artifact) for artifact in manifest.artifacts],
     )
     report.settle(unjudged_is_unverified=True)

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from linattn_export.capture import capture
 from linattn_export.onnx_forms import FORMS
-from linattn_export.subject import OUTPUT, Subject
+from linattn_export.subject import Subject
 from linattn_export.variants import Variant
 from linattn_runtime_checks.manifest import TensorSpec
 
@@ -48,16 +48,18 @@ class Job:
         inputs = [
             TensorSpec(
                 name=spec.name,
-                dtype=_DTYPES.get(spec.kind, dtype),
+                dtype=spec.dtype or _DTYPES.get(spec.kind, dtype),
                 shape=self._shape(spec.axes),
                 axes=list(spec.axes),
+                mask=spec.kind == "mask",
             )
             for spec in self.subject.inputs
         ]
+        states = {f"present_{state.name}" for state in self.subject.states}
         outputs = [
             TensorSpec(
                 name=name,
-                dtype=dtype if name == OUTPUT else _DTYPES["state"],
+                dtype=_DTYPES["state"] if name in states else dtype,
                 shape=self._shape(axes),
                 axes=list(axes),
             )

@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 
 from linattn_export.formats.base import Format, Job, Written
+from linattn_export.own.reasons import Place, is_own
 from linattn_runtime_checks.errors import ExportError
 
+_FILE = re.compile(r'File "([^"]+)", line (\d+)')
 _DEBUG_SUFFIX = ".debug_pkl"
 _CONSTANT = re.compile(r"  \w+ : Final\[")
 
@@ -25,7 +27,7 @@ def write(job: Job, path: Path) -> Written:
         try:
             scripted = torch.jit.script(job.entry)
         except Exception as error:
-            raise ExportError(f"{job.subject.name} cannot be scripted: {error}") from error
+            raise ExportError(f"{job.subject.name} cannot be scripted: {_reason(error)}") from error
         for parameter in scripted.parameters():
             parameter.requires_grad_(False)
         # To memory first: on a full disk torch's own writer aborts the process.
@@ -34,6 +36,14 @@ def write(job: Job, path: Path) -> Written:
         loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
     histogram = Counter(node.kind() for node in loaded.inlined_graph.nodes())
     return Written(nodes=histogram.total(), op_histogram=dict(sorted(histogram.items())))
+
+
+def _reason(error: Exception) -> str:
+    """What was wrong, and the last line of own code that torch names."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    places = [Place(file, int(line)) for file, line in _FILE.findall(str(error)) if is_own(file)]
+    where = f" at {places[-1]}" if places else ""
+    return (lines[0] if lines else type(error).__name__) + where
 
 
 def _reproducible(archive: bytes) -> bytes:

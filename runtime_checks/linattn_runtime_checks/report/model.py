@@ -12,7 +12,7 @@ from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.report.latency import LatencyTable
 from linattn_runtime_checks.runtimes.placement import Placement
 
-SCHEMA_VERSION = "1.3"
+SCHEMA_VERSION = "1.4"
 
 
 def _finite_or_name(number: float) -> float | Literal["inf", "-inf", "nan"]:
@@ -218,6 +218,8 @@ class Report(BaseModel):
     environment: dict[str, str | int | None]
     runtimes: list[str]
     left_out: dict[str, str]
+    not_made: dict[str, str] = {}
+    """Place of each artifact that the build left out because it cannot be made, to the reason."""
     findings: list[Finding] = []
     artifacts: list[ArtifactResult] = []
     latency: LatencyTable | None = None

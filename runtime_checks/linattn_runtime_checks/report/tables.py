@@ -129,14 +129,15 @@ def summary(report: Report) -> str:
     text = f"{len(passed)} of {len(report.artifacts)} artifacts pass"
     if len(judged) < len(report.artifacts):
         text += f", {len(report.artifacts) - len(judged)} were not judged"
+    if report.not_made:
+        text += f", {len(report.not_made)} could not be made"
     return text
 
 
 def left_out(report: Report) -> list[str]:
-    """Runtimes that were not used, with the reason."""
-    return [
-        f"{name}: {reason}" for name, reason in report.left_out.items() if reason != "not asked for"
-    ]
+    """Artifacts that were not made and runtimes that were not used, with the reason."""
+    unused = {name: why for name, why in report.left_out.items() if why != "not asked for"}
+    return [f"{name}: {why}" for name, why in (report.not_made | unused).items()]
 
 
 def cost_table(report: Report) -> Table | None:

@@ -20,6 +20,7 @@ _DTYPES = {
     "tensor(float16)": "float16",
     "tensor(double)": "float64",
     "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
     "tensor(bool)": "bool",
 }
 # How protobuf writes the name of the file that holds a tensor outside of the model.

@@ -15,10 +15,22 @@ _EXAMPLE_LENGTH = 128
 _RESERVED = {"input", "output", "session", "module", "program", "memory", "env", "np", "ort",
              "torch", "values", "shape", "main", "int", "float", "for", "new", "class",
              "const", "return", "default", "delete", "in", "if", "is", "lambda"}  # fmt: skip
-_CPP_TYPES = {"float32": "float", "float16": "Ort::Float16_t", "bool": "bool", "int64": "int64_t"}
-_TORCH_TYPES = {"float32": "kFloat32", "float16": "kFloat16", "bool": "kBool", "int64": "kInt64"}
+_CPP_TYPES = {
+    "float32": "float",
+    "float16": "Ort::Float16_t",
+    "bool": "bool",
+    "int64": "int64_t",
+    "int32": "int32_t",
+}
+_TORCH_TYPES = {
+    "float32": "kFloat32",
+    "float16": "kFloat16",
+    "bool": "kBool",
+    "int64": "kInt64",
+    "int32": "kInt32",
+}
 _JS_TYPES = {"float32": "Float32Array", "float16": "Uint16Array", "bool": "Uint8Array",
-             "int64": "BigInt64Array"}  # fmt: skip
+             "int64": "BigInt64Array", "int32": "Int32Array"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +50,14 @@ class _Input:
     variable: str
     dtype: str
     shape: list[int]
+    mask: bool
 
 
 def snippets(artifact: Artifact) -> list[Snippet]:
     """Programs that load ``artifact`` and run it once, from within its folder."""
     inputs = [
         _Input(name=spec.name, variable=_variable(spec.name, index), dtype=spec.dtype,
-               shape=example_shape(artifact, spec))
+               shape=example_shape(artifact, spec), mask=spec.is_mask)
         for index, spec in enumerate(artifact.inputs)
     ]  # fmt: skip
     return [write(artifact, inputs) for write in _WRITERS.get(artifact.format, ())]
@@ -73,13 +86,13 @@ def _quoted(text: str) -> str:
 
 
 def _numpy(item: _Input) -> str:
-    if item.dtype == "bool":
-        return f"np.ones({tuple(item.shape)}, dtype=np.bool_)"
+    if item.mask:
+        return f"np.ones({tuple(item.shape)}, dtype=np.{item.dtype.replace('bool', 'bool_')})"
     return f"np.zeros({tuple(item.shape)}, dtype=np.{item.dtype})"
 
 
 def _torch(item: _Input) -> str:
-    make = "ones" if item.dtype == "bool" else "zeros"
+    make = "ones" if item.mask else "zeros"
     return f"torch.{make}({tuple(item.shape)}, dtype=torch.{item.dtype})"
 
 
@@ -147,7 +160,7 @@ def _cpp_onnx(artifact: Artifact, inputs: list[_Input]) -> Snippet:
             f"      memory, {item.variable}.get(), {_count(item)},",
             f"      {item.variable}_shape.data(), {item.variable}_shape.size()));",
         ]
-        if item.dtype == "bool":  # zeros would mask every token
+        if item.mask:  # zeros would mask every token
             code.append(f"  std::fill_n({item.variable}.get(), {_count(item)}, true);")
             code[1:1] = [] if "#include <algorithm>" in code else ["#include <algorithm>"]
     names = ", ".join(_quoted(item.name) for item in inputs)
@@ -176,7 +189,7 @@ def _cpp_torch(artifact: Artifact, inputs: list[_Input]) -> Snippet:
         "  std::vector<torch::jit::IValue> inputs;",
     ]
     for item in inputs:
-        make, shape = "ones" if item.dtype == "bool" else "zeros", ", ".join(map(str, item.shape))
+        make, shape = "ones" if item.mask else "zeros", ", ".join(map(str, item.shape))
         kind = _TORCH_TYPES.get(item.dtype, "kFloat32")
         code.append(f"  inputs.push_back(torch::{make}({{{shape}}}, torch::{kind}));"
                     f"  // {_comment(item.name)}")  # fmt: skip
@@ -194,7 +207,8 @@ def _javascript(artifact: Artifact, inputs: list[_Input]) -> Snippet:
     ]
     for item in inputs:
         array = f"new {_JS_TYPES.get(item.dtype, 'Float32Array')}({_count(item)})"
-        array += ".fill(1)" if item.dtype == "bool" else ""
+        one = "1n" if item.dtype == "int64" else "1"
+        array += f".fill({one})" if item.mask else ""
         code.append(f"  {_quoted(item.name)}: new ort.Tensor("
                     f"{_quoted(item.dtype)}, {array}, {item.shape}),")  # fmt: skip
     first = _quoted(artifact.outputs[0].name) if artifact.outputs else '"output"'

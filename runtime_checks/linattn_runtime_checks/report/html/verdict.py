@@ -142,6 +142,9 @@ def _by_code(findings: Iterable[Finding]) -> list[Group]:
 def unused_groups(report: Report) -> list[Group]:
     """What was not used: runtimes, then artifacts that nothing was compared with, by reason."""
     groups = []
+    if report.not_made:
+        lines = [f"{name}: {reason}" for name, reason in report.not_made.items()]
+        groups.append(Group(title="could not be made", state="unsure", told="", lines=lines))
     if report.left_out:
         lines = [f"{name}: {reason}" for name, reason in report.left_out.items()]
         groups.append(Group(title="runtimes left out", state="unsure", told="", lines=lines))

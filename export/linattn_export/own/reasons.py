@@ -1,0 +1,145 @@
+"""Why a module cannot be captured, in its author's terms: file, line, axis, and the fix."""
+
+import linecache
+import logging
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+_OURS = ("linattn", "linattn_export", "linattn_models", "linattn_runtime_checks")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of somebody's own code."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        text = linecache.getline(self.file, self.line).strip()
+        shown = os.path.relpath(self.file)
+        name = self.file if shown.startswith("..") else shown
+        return f"{name}:{self.line}" + (f" `{text}`" if text else "")
+
+
+def is_own(file: str) -> bool:
+    """Whether a source file is neither of Python, nor of torch, nor of linattn."""
+    stdlib = sysconfig.get_paths()["stdlib"]
+    packages = [torch, *(sys.modules[name] for name in _OURS if name in sys.modules)]
+    foreign = [str(Path(package.__file__).parent) for package in packages if package.__file__]
+    return not (
+        file.startswith("<")
+        or any(file.startswith(root + os.sep) for root in foreign)
+        or (file.startswith(stdlib + os.sep) and "site-packages" not in file)
+    )
+
+
+def place_of(error: BaseException) -> Place | None:
+    """The deepest line of own code that ``error`` came through."""
+    own = [
+        Place(frame.filename, frame.lineno or 0)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if is_own(frame.filename)
+    ]
+    return own[-1] if own else None
+
+
+def place_in_own_code(error: BaseException) -> str:
+    """`` at FILE:LINE `code` ``, or nothing."""
+    place = place_of(error)
+    return f" at {place}" if place is not None else ""
+
+
+@dataclass
+class Fixed:
+    """Where capture gave a symbolic size one value, found while it ran."""
+
+    places: dict[int, Place] = field(default_factory=dict)
+    """Value that a size was fixed to, to the line that did it."""
+
+
+@contextmanager
+def watched(found: Fixed) -> Iterator[None]:
+    """Note in ``found`` where a size is fixed.
+
+    torch says so in its log, from within the line that does it.
+    """
+    logger = logging.getLogger(_SHAPES)
+    level = logger.level
+
+    def note(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if text.startswith("set_replacement") and "range_refined_to_singleton" in text:
+            value = text.partition("=")[2].split("(")[0].strip()
+            place = caller()
+            if place is not None and value.isdigit():
+                found.places.setdefault(int(value), place)
+        return record.levelno > logging.WARNING  # the rest is not for users
+
+    logger.addFilter(note)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeFilter(note)
+        logger.setLevel(level)
+
+
+def caller() -> Place | None:
+    """The line of own code that is running."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if is_own(frame.f_code.co_filename):
+            return Place(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def why_not_captured(error: Exception, fixed: Fixed, captured: dict[str, int]) -> str:
+    """One sentence or two: what stopped capture, where, and what would fix it.
+
+    Args:
+        error: what torch.export raised.
+        fixed: from :func:`watched`.
+        captured: the size of each symbol that the exporter saw.
+    """
+    text = str(error)
+    frozen = [
+        name
+        for name, size in captured.items()
+        if f"marked {name} as dynamic" in text or (size in fixed.places and "specialized" in text)
+    ]
+    if frozen:
+        name = frozen[0]
+        place = fixed.places.get(captured[name])
+        where = f" at {place}" if place is not None else ""
+        return (
+            f"axis {name} became fixed to {captured[name]}, the size it was captured with{where}; "
+            "write that line with tensor operations on sizes of the input (no Python loop, int() "
+            f'or constant of that size), or declare {name} = "{captured[name]}" as fixed'
+        )
+    place = place_of(error)
+    where = f" at {place}" if place is not None else ""
+    if "data-dependent" in text:
+        return (
+            f"what it does depends on values in a tensor{where}, and a file holds one graph for "
+            "all values; use torch.where or a mask instead of a branch, .item() or int()"
+        )
+    if "Constraints violated" in text:
+        rules = " ".join(line.strip() for line in text.splitlines()[1:4] if line.strip())
+        return (
+            f"the declared sizes do not all work: {rules}; narrow the range in [symbols], or "
+            "remove what ties the size"
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:2]) or 'no message'}{where}"

@@ -1,0 +1,197 @@
+"""The subject of a module of one's own: what the pipeline exports and judges."""
+
+import re
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from linattn.causal import CausalAttention
+from linattn.layers.base import RecurrentLayer
+from linattn.recurrent.chunk import CHUNK
+from linattn_export.own.call import make_entry
+from linattn_export.own.probe import probe
+from linattn_export.own.spec import Inputs, InputTable, key_of
+from linattn_export.own.wide import Widened
+from linattn_export.request import BuildRequest
+from linattn_export.subject import TORCH_DTYPES, Subject
+from linattn_export.traits import Traits
+from linattn_export.variants import Variant, make_variants
+from linattn_models import InputSpec, Model
+from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.reference import Origin
+
+METHOD = "own"
+"""Stands for the method of a module whose mathematics nobody has told."""
+
+
+def make_subject(
+    module: nn.Module, inputs: Inputs, request: BuildRequest, name: str, label: str
+) -> Subject:
+    """Describe ``module`` for the pipeline.
+
+    Args:
+        module: in eval mode and in the dtype of the request.
+        inputs: its SPEC.
+        request: of the build; seed, dtype, fixed lengths and forms are used.
+        name: becomes a folder.
+        label: where the module comes from, for the manifest.
+
+    Raises:
+        UsageError: the SPEC and the module contradict each other.
+    """
+    dtype = TORCH_DTYPES[request.dtype]
+    specs = tuple(_spec(path, table, inputs, request) for path, table in inputs.tables.items())
+    found = probe(module, inputs, specs, dtype, request.seed)
+    traits = traits_of_own(module, inputs)
+    masked = any(spec.kind == "mask" for spec in specs)
+    model = Model(
+        name=safe_name(name),
+        title=f"{name}, a module of one's own",
+        build=lambda options: module,
+        entry=lambda copied, mask, length: make_entry(copied, inputs, found.leaves, length),
+        inputs=lambda copied, mask: specs,
+        output_axes=lambda copied: next(iter(found.outputs.values())),
+        outputs=lambda copied: found.outputs,
+        masks=masked,
+        max_length=lambda copied: None,
+        positions=True,
+    )
+    return Subject(
+        model=model,
+        method=METHOD,
+        module=module,
+        mask=masked,
+        dtype=dtype,
+        variants=_variants(inputs, request, traits),
+        seed=request.seed,
+        traits=traits,
+        widen=Widened if found.fixes_dtype else None,
+        origin=Origin(
+            model=model.name,
+            method=METHOD,
+            method_options={},
+            module=label,
+            d_model=None,
+            heads=None,
+            dtype=request.dtype,
+            mask=masked,
+        ),
+    )
+
+
+def safe_name(name: str) -> str:
+    """``MyNet`` as ``my_net``: a folder on every system."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return re.sub(r"\W+", "_", words).strip("_").lower() or "module"
+
+
+def traits_of_own(module: nn.Module, inputs: Inputs) -> Traits:
+    """What the SPEC promises, and what is known of parts that are ours."""
+    promises = inputs.spec.promises
+    parts = list(module.modules())
+    recurrent = any(isinstance(part, RecurrentLayer) for part in parts)
+    return Traits(
+        cost=promises.cost or "unknown",
+        causal=promises.causal,
+        equivariant=promises.permutation_equivariant,
+        recurrent=recurrent,
+        scans=recurrent or any(isinstance(part, CausalAttention) for part in parts),
+        divides_rows=True,
+        block=CHUNK if recurrent else 0,
+    )
+
+
+def _variants(inputs: Inputs, request: BuildRequest, traits: Traits) -> list[Variant]:
+    batch, sequence = inputs.ranges["batch"], inputs.ranges["sequence"]
+    lengths = request.lengths or ()
+    if not traits.recurrent and tuple(request.onnx_forms) != ("portable",):
+        raise UsageError(
+            f"--onnx-form {' '.join(request.onnx_forms)}: the module holds none of linattn's "
+            "recurrent layers, which is what the other forms are of; leave the flag out"
+        )
+    if lengths and not inputs.has("sequence"):
+        raise UsageError("-n/--seq-len: no input has a sequence axis; leave the flag out")
+    for length in lengths:
+        if not sequence.low <= length <= sequence.high:
+            raise UsageError(
+                f"-n/--seq-len {length} is outside of sequence = {str(sequence)!r} in the SPEC; "
+                "ask for a length inside, or widen the range"
+            )
+    suffix = "" if request.dtype == "fp32" else f"-{request.dtype}"
+    if not inputs.has("sequence"):
+        return [Variant(name=f"any-batch{suffix}", sequence=sequence, batch=batch)]
+    if sequence.fixed:
+        return make_variants((sequence.low,), None, batch, suffix, forms=request.onnx_forms)
+    dynamic = None if request.dynamic == "" else sequence
+    if dynamic is None and not lengths:
+        raise UsageError("--no-dynamic leaves nothing to build; name lengths with -n/--seq-len")
+    return make_variants(lengths, dynamic, batch, suffix, forms=request.onnx_forms)
+
+
+def _spec(
+    path: tuple[str, ...], table: InputTable, inputs: Inputs, request: BuildRequest
+) -> InputSpec:
+    key, dtype = key_of(path), table.resolved
+    wanted = str(TORCH_DTYPES[request.dtype]).removeprefix("torch.")
+    if table.kind is None and dtype.startswith("float") and table.dtype not in (None, wanted):
+        raise UsageError(
+            f"{key}.dtype is {dtype}, but --dtype {request.dtype} makes floating-point inputs "
+            f"{wanted}; leave dtype out, or build with the other --dtype"
+        )
+    low, high = table.range or (0, 0)
+    kind = "mask" if table.kind == "mask" else "normal" if table.range is None else "tokens"
+    return InputSpec(
+        name=path[-1],
+        axes=tuple(table.shape),
+        kind=kind,  # type: ignore[arg-type]
+        vocabulary=high - low + 1,
+        lowest=low,
+        scale=table.scale,
+        dtype=None if kind == "normal" else dtype,
+        samples=None if table.samples is None else _samples(path, table, inputs),
+    )
+
+
+def _samples(path: tuple[str, ...], table: InputTable, inputs: Inputs) -> Tensor:
+    """The real inputs of one input; what does not fit is said with the key."""
+    key = f"{key_of(path)}.samples"
+    assert table.samples is not None
+    file = inputs.folder / Path(table.samples)
+    if not file.is_file():
+        raise UsageError(f"{key}: no such file: {file}")
+    try:
+        tensors = load_file(file)
+    except SafetensorError as error:
+        raise UsageError(f"{key}: {file} is not a safetensors file ({error})") from error
+    if path[-1] not in tensors:
+        raise UsageError(
+            f"{key}: {file} holds {', '.join(sorted(tensors)) or 'nothing'}; expected a tensor "
+            f"called {path[-1]!r}"
+        )
+    tensor = tensors[path[-1]]
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_floating_point() != table.resolved.startswith("float") or (
+        not tensor.is_floating_point() and kind != table.resolved
+    ):
+        raise UsageError(f"{key}: {path[-1]} is {kind}, expected {table.resolved}")
+    if tensor.dim() != len(table.shape):
+        raise UsageError(f"{key}: shape {list(tensor.shape)} does not fit {table.shape}")
+    for axis, size in zip(table.shape, tensor.shape, strict=True):
+        allowed = inputs.ranges[axis] if isinstance(axis, str) else None
+        low, high = (axis, axis) if allowed is None else (allowed.low, allowed.high)
+        if not int(low) <= size <= int(high):
+            raise UsageError(
+                f"{key}: shape {list(tensor.shape)} does not fit {table.shape}: {size} is "
+                f"outside of {axis if allowed is None else allowed}"
+            )
+    if table.range is not None and not (
+        table.range[0] <= int(tensor.min()) and int(tensor.max()) <= table.range[1]
+    ):
+        raise UsageError(
+            f"{key}: values go from {int(tensor.min())} to {int(tensor.max())}, outside of "
+            f"range {list(table.range)}"
+        )
+    return tensor if not torch.is_floating_point(tensor) else tensor.double()
