@@ -68,6 +68,8 @@ def test_options_and_weights_are_enough(kind: Any, config: dict[str, Any], lengt
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-11)
     assert cache is None
     assert weights is None
+    scripted = torch.jit.script(layer)(x)[0]
+    torch.testing.assert_close(scripted, output, rtol=1e-10, atol=1e-11)
 
 
 def test_the_normaliser_of_theirs_counts_padding() -> None:

@@ -110,6 +110,7 @@ class LinearLayer(nn.Module):
         tied = options.tie_feature_map_qk
         self.feature_map_k = self.feature_map_q if tied else feature_map(keys // self.heads)
         self.eps = float(options.norm_eps)
+        self.sum_eps, self.total_eps = SUM_EPS, NORM_EPS
         normed = options.output_norm == "rmsnorm"
         self.norm_weight = nn.Parameter(torch.ones(values // self.heads)) if normed else None
 
@@ -120,9 +121,9 @@ class LinearLayer(nn.Module):
         value = widen(by_head(self.v_proj(hidden_states), self.kv_heads))
         query, key = widen(query), widen(key)
         if self.norm_q:
-            query = query / (query.sum(dim=-1, keepdim=True) + SUM_EPS)
+            query = query / (query.sum(dim=-1, keepdim=True) + self.sum_eps)
         if self.norm_k:
-            key = key / (key.sum(dim=-1, keepdim=True) + SUM_EPS)
+            key = key / (key.sum(dim=-1, keepdim=True) + self.sum_eps)
         if mask is not None:
             check_mask(mask, hidden_states)
             key, value = zero_rows(key, mask), zero_rows(value, mask)
@@ -130,7 +131,7 @@ class LinearLayer(nn.Module):
             value = torch.cat((value, torch.ones_like(value[..., :1])), dim=-1)
         output, _ = recurrence(query, key, value, None, None, None, query.size(-1) ** -0.5)
         if self.normalize:
-            output = output[..., :-1] / (output[..., -1:] + NORM_EPS)
+            output = output[..., :-1] / (output[..., -1:] + self.total_eps)
         weight = self.norm_weight
         if weight is not None:
             output = rms_rows(output, widen(weight), self.eps)

@@ -2,8 +2,9 @@
 
     out_i = sum_j w_ij v_j / sum_j w_ij      w_ij = 1 + s + s^2 / 2      s = q_i . k_j / sqrt(D)
 
-w is at least 1/2, so that their lower bound of the denominator never acts. The features of its
-square are one for each pair of channels; the package may have two, which gives the same.
+w is at least 1/2, so that their lower bound of the denominator acts for a sequence that is all
+padding only. The features of its square are one for each pair of channels; the package may have
+two, which gives the same.
 
 Source: Arora et al. 2024, arXiv 2402.18668; Duman Keles et al. 2022, arXiv 2209.04881.
 """
@@ -21,8 +22,8 @@ from linattn.adoption.weights import plain
 from linattn.kernel import kernel_attention
 from linattn.numerics import column_mask, widen
 
-_FLOOR = 1e-30
-"""Added to the denominator: nothing, but for a sequence that is all padding."""
+EPS = 1e-5
+"""The lower bound of the denominator, a default of the package's forward."""
 
 
 class SecondOrder(nn.Module):
@@ -42,7 +43,8 @@ class SecondOrder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Of ``x [.., D]``."""
-        pairs = x[..., self.rows] * x[..., self.columns] * self.squares.to(x.dtype).sqrt()
+        rows, columns = x.index_select(-1, self.rows), x.index_select(-1, self.columns)
+        pairs = rows * columns * self.squares.to(x.dtype).sqrt()
         return torch.cat((torch.ones_like(x[..., :1]), x, pairs), dim=-1)
 
 
@@ -53,15 +55,15 @@ class TaylorSeriesStandIn(nn.Module):
         super().__init__()
         self.heads = int(original.heads)
         self.scale = float(original.scale)
+        self.eps = EPS
         self.shift_tokens = bool(original.shift_tokens)
         self.norm = original.norm
         self.to_q, self.to_kv = plain(original, "to_q.0", "to_kv.0")
         self.kv_heads = 1 if original.one_headed_kv else self.heads
         self.to_v_gates = original.to_v_gates[0] if original.to_v_gates is not None else None
         self.to_out = original.to_out
-        self.rotary = original.rotary_emb is not None
-        if self.rotary:
-            self.freqs = original.rotary_emb.freqs
+        rotary = original.rotary_emb
+        self.freqs = rotary.freqs if rotary is not None else None
         self.features = SecondOrder(self.to_q.out_features // self.heads)
 
     def forward(
@@ -76,27 +78,30 @@ class TaylorSeriesStandIn(nn.Module):
         query = split_heads(self.to_q(normed), self.heads)
         packed = split_heads(self.to_kv(normed if context is None else context), 2 * self.kv_heads)
         key, value = torch.chunk(packed, 2, dim=1)
-        if self.rotary:
-            query, key = self.rotated(query), self.rotated(key)
+        freqs = self.freqs
+        if freqs is not None:
+            query, key = self.rotated(query, freqs), self.rotated(key, freqs)
         column = column_mask(mask, key) if mask is not None else None
-        output = kernel_attention(
+        value = widen(value)
+        sums = kernel_attention(
             self.features(widen(query) * self.scale),
             self.features(widen(key)),
-            widen(value),
+            torch.cat((value, torch.ones_like(value[..., :1])), dim=-1),
             column,
-            True,
-            _FLOOR,
-        ).to(x.dtype)
+            False,
+            0.0,
+        )
+        output = (sums[..., :-1] / torch.clamp(sums[..., -1:], min=self.eps)).to(x.dtype)
         gates = self.to_v_gates
         if gates is not None:
             output = output * torch.sigmoid(gates(x)).transpose(1, 2).unsqueeze(-1)
         joined: Tensor = self.to_out(join_heads(output))
         return joined
 
-    def rotated(self, x: Tensor) -> Tensor:
+    def rotated(self, x: Tensor, freqs: Tensor) -> Tensor:
         """``x [B, H, N, D]`` turned by its places."""
         place = x.new_ones([x.size(2)]).cumsum(0) - 1
-        angles = place.unsqueeze(1) * self.freqs.to(x.dtype)
+        angles = place.unsqueeze(1) * freqs.to(x.dtype)
         return rotate_pairs(x, torch.sin(angles), torch.cos(angles))
 
 
