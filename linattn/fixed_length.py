@@ -5,6 +5,11 @@ import copy
 from torch import nn
 
 
+def is_length_bound(module: nn.Module) -> bool:
+    """Whether a part of ``module`` holds more than one length needs; see :func:`at_length`."""
+    return any(hasattr(part, "at_length") for part in module.modules())
+
+
 def at_length(module: nn.Module, length: int) -> nn.Module:
     """A copy of ``module`` whose length-bound parts hold only what ``length`` tokens use.
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from linattn import MultiHeadAttention
+from linattn import MultiHeadAttention, attention_layer
 
 WIDTH = 16
 
@@ -201,3 +201,31 @@ def needs_an_argument(width: int) -> nn.Module:
 
 ready = Plain()
 number = 3
+
+
+class Decoder(nn.Module):
+    """A recurrent layer of linattn inside a module of one's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(32, WIDTH)
+        self.layer = attention_layer(WIDTH, 2, method="gla")
+        self.head = nn.Linear(WIDTH, 32)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens)
+        logits: Tensor = self.head(x + self.layer(x))
+        return logits
+
+
+class TorchEncoder(nn.Module):
+    """PyTorch's own encoder: quadratic, and with a fast path of its own in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.encoder(x)
+        return found

@@ -18,7 +18,7 @@ from linattn_models.bytes import MODEL, ByteModel, weights_path
 from linattn_models.trained import FOLDER
 
 TRAINING = Path(__file__).parents[1] / "models" / "training" / "bytes.py"
-TRAINED = sorted(path.stem for path in (FOLDER / "bytes").glob("*.safetensors"))
+TRAINED = sorted({path.stem for path in (FOLDER / "bytes").glob("*.safetensors")} - {"held_out"})
 WITHOUT_CONVOLUTION = "retention"
 
 

@@ -60,7 +60,7 @@ def test_weights_are_small_fp32_and_say_where_they_come_from(
 
 @pytest.mark.parametrize("name", DEFAULT_METHODS)
 def test_held_out_accuracy(name: str, held_out: Task) -> None:
-    predicted = predictions(name, held_out.inputs)
+    predicted = predictions(name, held_out.inputs["pixels"])
     reached = share_equal(predicted, held_out.labels)
     assert reached >= LEAST_ACCURACY
     with safe_open(weights_path(name), framework="pt") as file:
@@ -74,7 +74,7 @@ def test_held_out_accuracy(name: str, held_out: Task) -> None:
 def test_untrained_weights_fail(held_out: Task) -> None:
     torch.manual_seed(0)
     with torch.no_grad():
-        predicted = Digits("softmax").eval()(held_out.inputs).argmax(-1)
+        predicted = Digits("softmax").eval()(held_out.inputs["pixels"]).argmax(-1)
     assert share_equal(predicted, held_out.labels) < 0.5
 
 
@@ -105,7 +105,7 @@ def test_no_held_out_image_is_trained_on(training: ModuleType) -> None:
 
 
 def test_task_scales_pixels_to_one(held_out: Task) -> None:
-    assert held_out.inputs.dtype == torch.float32
-    assert held_out.inputs.min() == 0
-    assert held_out.inputs.max() == 1
+    assert held_out.inputs["pixels"].dtype == torch.float32
+    assert held_out.inputs["pixels"].min() == 0
+    assert held_out.inputs["pixels"].max() == 1
     assert held_out.labels.dtype == torch.int64

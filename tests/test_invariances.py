@@ -58,6 +58,9 @@ class Changed:
     def signature(self) -> None:
         return None
 
+    def labels(self) -> str | None:
+        return None
+
     def providers(self) -> list[str]:
         return self._session.providers()
 

@@ -241,7 +241,7 @@ def test_a_signature_and_a_case_with_the_same_code_are_both_told() -> None:
 def test_held_out_data_that_does_not_run_is_the_task() -> None:
     message = "layer/elu on ort-cpu: held-out data does not run: no memory"
     finding = Finding.of(Code.RUN_FAILED, message)
-    task = TaskResult(metric="top1", score=0.9, reference_score=0.9, samples=10)
+    task = TaskResult(metric="top1", score=0.9, reference_score=0.9, allowed=0.1, samples=10)
     failed = RuntimeResult(runtime="ort-cpu", cases=[case()], findings=[finding])
     passed = RuntimeResult(runtime="ort-cpu", cases=[case()], task=task)
     assert verdicts(parsed(report(artifact(failed)))) == {"task": "failure run_failed"}

@@ -4,6 +4,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -135,7 +136,9 @@ def test_the_reference_is_in_float64_whatever_the_code_says() -> None:
         expected = wide.mix(x.double() - x.double().mean(-1, keepdim=True))
     assert found.dtype == torch.float64
     assert torch.equal(found, expected)
-    assert make_subject(own_nets.Plain(), read_spec(SPEC), BuildRequest(), "x", "x").widen is None
+    assert subject.fixes_dtype
+    plain = make_subject(own_nets.Plain(), read_spec(SPEC), BuildRequest(), "x", "x")
+    assert not plain.fixes_dtype
 
 
 def test_real_inputs_fixed_lengths_and_weights_from_the_command(tmp_path: Path) -> None:
@@ -165,8 +168,10 @@ def test_real_inputs_fixed_lengths_and_weights_from_the_command(tmp_path: Path) 
     with open_reference(folder / manifest.artifacts[0].reference) as reference:
         (case,) = [case for case in reference.index.cases if case.family == "samples"]
         assert (case.batch, case.sequence) == (4, 9)
-        stored = torch.from_numpy(reference.weights()["mix.weight"])
-        assert torch.equal(stored, weights["mix.weight"])
+        x, found = reference.inputs(case)["x"], reference.outputs(case)["output"]
+        mixed = x.astype("float64") @ weights["mix.weight"].double().numpy().T
+        expected = np.tanh(mixed + weights["mix.bias"].double().numpy()).cumsum(0)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
     with (
         pytest.raises(UsageError, match="module of one's own"),
         live_packs(folder, manifest, 1, quiet=True),
@@ -188,3 +193,43 @@ def test_names_are_folders_everywhere() -> None:
     assert safe_name("MyNet") == "my_net"
     assert safe_name("make.<locals>.Net v2") == "make_locals_net_v2"
     assert safe_name("...") == "module"
+
+
+@pytest.mark.slow
+def test_a_recurrent_layer_inside_can_be_one_node(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(
+        '[symbols]\nbatch = "1:4"\nsequence = "1:300"\n'
+        '[inputs.tokens]\ndtype = "int64"\nshape = ["batch", "sequence"]\nrange = [0, 31]\n'
+        "[promises]\ncausal = true\n"
+    )
+    request = BuildRequest(
+        output=tmp_path / "out",
+        module="own_nets:Decoder",
+        inputs=tmp_path / "x.toml",
+        onnx_forms=("portable", "ms"),
+        latency=False,
+        quiet=True,
+    )
+    report = build(request)
+    assert report.exit_code is ExitCode.PASS, report.all_findings()
+    assert {a.id for a in report.artifacts} == {
+        "decoder/own/onnx/dynamic",
+        "decoder/own/onnx/dynamic-ms",
+        "decoder/own/torchscript/dynamic",
+        "decoder/own/pt2/dynamic",
+    }
+    assert "causal" in checks(report)
+
+
+@pytest.mark.slow
+def test_what_promises_linear_cost_and_is_quadratic_is_found(tmp_path: Path) -> None:
+    spec = {
+        "symbols": {"batch": "1:4", "sequence": "1:300"},
+        "inputs": {"x": {"shape": ["batch", "sequence", own_nets.WIDTH]}},
+    }
+    module = own_nets.TorchEncoder()
+    report = exported(module, spec, tmp_path / "out", formats=["onnx"])
+    assert report.exit_code is ExitCode.PASS, report.all_findings()
+    promised = spec | {"promises": {"cost": "linear"}}
+    report = exported(module, promised, tmp_path / "out", formats=["onnx"])
+    assert codes(report) == {Code.QUADRATIC_COST}

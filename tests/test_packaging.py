@@ -133,7 +133,8 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(tmp_path: Path) -> N
         assert f"{package}/py.typed" in names
     weights = [name for name in names if name.startswith("linattn_models/weights/digits/")]
     assert len(weights) == 7
-    assert "linattn_models/weights/bytes/gated_delta.safetensors" in names
+    for name in ("bytes/gated_delta", "bytes/held_out", "langid/elu", "langid/held_out"):
+        assert f"linattn_models/weights/{name}.safetensors" in names
     page = "linattn_runtime_checks/report/html/templates/"
     kinds = {Path(name).suffix for name in names if name.startswith(page)}
     assert kinds == {".j2", ".css", ".js"}

@@ -123,7 +123,7 @@ def test_a_masked_key_that_is_larger_than_all_others_is_not_the_stabiliser(scale
 
 def test_gradients_of_a_fully_masked_sequence_are_finite() -> None:
     for kernel in ("softmax", "relu"):
-        module = PerformerAttention(PerformerConfig(head_dim=4, kernel=kernel))  # type: ignore[arg-type]
+        module = PerformerAttention(PerformerConfig(head_dim=4, kernel=kernel))
         leaves = [x.float().requires_grad_() for x in inputs(9, 4)]
         output = module(*leaves, torch.zeros(1, 9, dtype=torch.bool))
         for gradient in torch.autograd.grad((1e6 * output).sum(), leaves):

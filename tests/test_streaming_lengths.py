@@ -37,7 +37,7 @@ def opened(subject: Subject, variant: Variant, kind: str, place: Path) -> tuple[
     path = place / f"{variant.name}-{form.file_name}"
     written = form.write(job, path)
     file = stored(place, path.name)
-    artifact = entry_of(job, form, file, written, path.name, "none.safetensors")
+    artifact = entry_of(job, form, [file], written, path.name, "none.safetensors")
     runtime = next(r for r in RUNTIMES.values() if kind in r.formats)
     options = SessionOptions(mode=runtime.modes[-1], threads=1)
     return runtime.open(path, artifact, options), artifact

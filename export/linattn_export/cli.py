@@ -49,7 +49,7 @@ def build(
     ] = None,
     mask: Annotated[
         bool | None,
-        typer.Option("--mask/--no-mask", help="attention_mask as an input [no]."),
+        typer.Option("--mask/--no-mask", help="attention_mask as an input [no; langid: yes]."),
     ] = None,
     d_model: Annotated[str | None, typer.Option(metavar="M", help="Model width [256].")] = None,
     heads: Annotated[str | None, typer.Option(metavar="H", help="Heads [4].")] = None,

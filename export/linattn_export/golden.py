@@ -20,6 +20,7 @@ from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.states import states_for
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
+from linattn_export.task import task_of
 from linattn_export.variants import Variant
 from linattn_runtime_checks.errors import ExportError, LinattnError
 from linattn_runtime_checks.reference import (
@@ -28,7 +29,6 @@ from linattn_runtime_checks.reference import (
     ReferenceIndex,
     Rounding,
     StoredError,
-    TaskIndex,
     repeated,
     write_reference,
 )
@@ -92,7 +92,7 @@ def write_golden(
         dtype=dtype,
         cases=cases,
         batch_axes=batch_axes(subject),
-        task=_task(subject, tensors) if plans is None else None,
+        task=task_of(subject, tensors) if plans is None else None,
         origin=subject.origin,
         stream=stream_of(subject, tensors) if plans is None else None,
         fingerprints={
@@ -101,7 +101,7 @@ def write_golden(
             if (known := _known(subject, variant, cases, tensors, programs or {})) is not None
         },
     )
-    if plans is None:
+    if plans is None and subject.origin.module is None:
         for name, tensor in subject.module.state_dict().items():
             tensors[f"weights/{name}"] = tensor.numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,6 +142,8 @@ def _more_draws(plan: CasePlan, subject: Subject) -> int:
     was seen to be 16 times too good. A method that divides each row by its size makes such rows of
     usual inputs too.
     """
+    if subject.large:
+        return 0  # each run takes seconds
     lucky = plan.hostile or subject.traits.divides_rows
     return _DRAWS if lucky and plan.stored * plan.sequence <= _MOST_TOKENS else 0
 
@@ -289,19 +291,3 @@ def _known(
         for name, tensor in stored.items()
     }
     return Known(case=case.name, nodes=fingerprints(programs[variant.name], inputs))
-
-
-def _task(subject: Subject, tensors: dict[str, Any]) -> TaskIndex | None:
-    task = subject.task
-    if task is None:
-        return None
-    tensors["task/inputs"] = task.inputs.to(subject.dtype).numpy()
-    tensors["task/labels"] = task.labels.numpy()
-    output = run_double(subject.double(), {task.input_name: task.inputs.to(subject.dtype)})
-    right = torch.from_numpy(output).argmax(dim=-1) == task.labels
-    return TaskIndex(
-        metric=task.metric,
-        input_name=task.input_name,
-        description=task.description,
-        reference_score=float(right.double().mean()),
-    )

@@ -61,8 +61,9 @@ def draw(
             continue
         if spec.kind == "sample":
             assert task is not None
-            rows = torch.randint(len(task.inputs), (axes[0],), generator=generator)
-            values = task.inputs[rows, : axes[1]].double()
+            known = task.inputs[spec.name]
+            rows = torch.randint(len(known), (axes[0],), generator=generator)
+            values = known[rows, : axes[1]].double()
         else:
             values = spec.scale * torch.randn(axes, generator=generator, dtype=torch.float64)
         values = _changed(values, spec, chosen, dtype, directions or {})

@@ -33,7 +33,7 @@ def tables() -> dict[str, tuple[Row, list[Row]]]:
         (
             model.name,
             model.title,
-            "optional" if model.masks else "no",
+            ("yes, or --no-mask" if model.masked else "optional") if model.masks else "no",
             "{}:{}".format(*model.dynamic_lengths),
             " ".join(map(str, model.fixed_lengths)),
         )

@@ -168,8 +168,10 @@ def _write_subject(
             shutil.rmtree(folder / place)
             document.not_made[place] = str(error)
             continue
-        entry = stored(folder, f"{place}/{kind.file_name}")
-        document.artifacts.append(entry_of(job, kind, entry, written, place, subject.reference))
+        names = (kind.file_name, *written.side_files)
+        files = [stored(folder, f"{place}/{name}") for name in names]
+        entry = entry_of(job, kind, files, written, place, subject.reference)
+        document.artifacts.append(entry)
         if kind.name == "onnx":
             paths = write_test_data(folder, place, document.artifacts[-1])
             document.test_data += [stored(folder, path) for path in paths]

@@ -1,6 +1,7 @@
 """What the manifest and an ONNX file say of an artifact: when it is written, and once judged."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from linattn_export.formats.onnx_graph import stamp
 from linattn_export.variants import Variant
 from linattn_runtime_checks.integrity import stored
 from linattn_runtime_checks.manifest import (
+    LABELS,
     Artifact,
     AxisRange,
     LatencyEntry,
@@ -26,9 +28,15 @@ _MASK = "attention_mask: bool, True = a real token"
 
 
 def entry_of(
-    job: Job, kind: Format, file: StoredFile, written: Written, place: str, reference: str
+    job: Job,
+    kind: Format,
+    files: Sequence[StoredFile],
+    written: Written,
+    place: str,
+    reference: str,
 ) -> Artifact:
-    """The entry of an artifact that was written and not judged yet."""
+    """The entry of an artifact that was written and not judged yet; its own file comes first."""
+    file, *beside = files
     inputs, outputs = job.specs()
     tensors = list(job.entry.parameters()) + list(job.entry.buffers())
     return Artifact(
@@ -53,7 +61,9 @@ def entry_of(
         ir_version=written.ir_version,
         inputs=inputs,
         outputs=outputs,
+        labels=list(job.subject.model.labels),
         axes=[_axis(job.variant, name) for name in ("batch", "sequence")],
+        side_files=beside,
         reference=reference,
         cost=job.subject.traits.cost,
         equivariant=job.subject.traits.equivariant,
@@ -92,6 +102,8 @@ def metadata_of(job: Job, version: str) -> dict[str, str]:
     states = {"linattn.states": json.dumps(links)} if links else {}
     if job.subject.traits.recurrent:
         states["linattn.form"] = job.variant.form
+    if job.subject.model.labels:
+        states[LABELS] = json.dumps(job.subject.model.labels)
     return states | {
         "linattn.method": job.subject.method,
         "linattn.entry": job.subject.graph,
@@ -122,6 +134,8 @@ def record(folder: Path, document: Manifest, report: Report) -> None:
                 status=runtime.exit_code.name,
                 multiple=runtime.multiple,
                 cases=len(runtime.cases),
+                metric=None if runtime.task is None else runtime.task.metric,
+                score=None if runtime.task is None else runtime.task.score,
             )
             for runtime in result.runtimes
         ]

@@ -11,14 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from linattn import StateSpec, at_length, record_of
+from linattn.fixed_length import is_length_bound
 from linattn_export.families import Directions, Family, applicable
 from linattn_export.perturb import PERTURBED_RUNS, moved
 from linattn_export.traits import Traits
 from linattn_export.variants import Entry, Variant
+from linattn_export.widened import Widened
 from linattn_models import InputSpec, Model, Task
 from linattn_runtime_checks.reference import Origin
 
 OUTPUT = "output"
+LARGE = 2**29
+"""Bytes of weights."""
 TORCH_DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
 
@@ -40,8 +44,8 @@ class Subject:
     seed: int
     origin: Origin
     traits: Traits
-    widen: Callable[[nn.Module], nn.Module] | None = None
-    """Wraps the float64 entry, where the module's own code fixes a dtype."""
+    fixes_dtype: bool = False
+    """The module's own code spells out a dtype, and would not compute in float64."""
 
     @property
     def name(self) -> str:
@@ -67,6 +71,12 @@ class Subject:
         part = next(m for m in entry.modules() if type(getattr(m, "config", None)) is kind)
         config: Any = part.config
         return dataclasses.asdict(config)
+
+    @cached_property
+    def large(self) -> bool:
+        """A module of one's own whose copies in float64 would not fit beside it."""
+        held = sum(x.numel() * x.element_size() for x in self.module.state_dict().values())
+        return self.origin.module is not None and held > LARGE
 
     @property
     def states(self) -> list[StateSpec]:
@@ -115,19 +125,23 @@ class Subject:
 
     def entry(self, length: int = 0) -> nn.Module:
         """The module to export for one length, 0 for any."""
-        module = at_length(self.module, length) if length else self.module
+        bound = length > 0 and is_length_bound(self.module)
+        module = at_length(self.module, length) if bound else self.module
         return self._wrapped(module, length)
 
     def double(self) -> nn.Module:
         """The entry for any length in float64: the reference.
 
-        That of a step is a prefill, which computes the same in another way.
+        That of a step is a prefill, which computes the same in another way. A large module is not
+        copied: its operators are given float64 one by one.
         """
+        if self.large:
+            return Widened(self._wrapped(self.module, 0))
         module = copy.deepcopy(self.module).double()
         if self.graph == "step" and self.model.streaming is not None:
             return self.model.streaming.prefill(module, False, 0).eval()
         entry = self._wrapped(module, 0)
-        return entry if self.widen is None else self.widen(entry)
+        return Widened(entry) if self.fixes_dtype else entry
 
     def _wrapped(self, module: nn.Module, length: int) -> nn.Module:
         if self.graph == "forward":
@@ -145,6 +159,8 @@ class Subject:
     @cached_property
     def perturbed(self) -> list[nn.Module]:
         """Float64 references whose weights were moved by rounding; see golden.py."""
+        if self.large:
+            return [Widened(self._wrapped(self.module, 0), moved=True)]
         reference = self.double()
         return [moved(reference, self.dtype, run) for run in range(PERTURBED_RUNS)]
 

@@ -65,6 +65,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
         shipped = model.weights(method) if model.weights is not None else None
     except (MethodError, ModelError) as error:
         raise UsageError(str(error)) from error
+    mask = model.masked if request.mask is None else request.mask
     path = request.weights or shipped
     if path is not None:
         load_weights(module, path, f"model {model.name} with method {method}")
@@ -75,7 +76,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
             method=method,
             graph=graph,
             module=module,
-            mask=bool(request.mask),
+            mask=mask,
             dtype=TORCH_DTYPES[request.dtype],
             variants=_variants(model, method, module, graph, request),
             seed=request.seed,
@@ -87,7 +88,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
                 d_model=request.d_model,
                 heads=request.heads,
                 dtype=request.dtype,
-                mask=bool(request.mask),
+                mask=mask,
                 entry=graph,
             ),
         )

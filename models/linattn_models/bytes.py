@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, Optional, cast
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from linattn import StateSpec, attention_layer
 from linattn.numerics import widen
-from linattn_models.contract import InputSpec, Model, ModelError, ModelOptions, check_length
+from linattn_models.contract import InputSpec, Model, ModelError, ModelOptions, Task, check_length
 from linattn_models.streaming import STREAMING
-from linattn_models.trained import refuse_sizes, weights_of
+from linattn_models.trained import FOLDER, refuse_sizes, weights_of
 
 BYTES = 256
 D_MODEL = 96
@@ -186,6 +187,17 @@ def weights_path(method: str) -> Path:
     return weights_of("bytes", method)
 
 
+def task() -> Task:
+    """Windows of the held-out text; each byte is told from those before it in its window."""
+    windows = load_file(FOLDER / "bytes" / "held_out.safetensors")["windows"].long()
+    return Task(
+        metric="bits_per_byte",
+        inputs={"tokens": windows[:, :-1].contiguous()},
+        labels=windows[:, 1:].contiguous(),
+        description="docstrings of Python modules not used in training, windows of 128 bytes",
+    )
+
+
 MODEL = Model(
     name="bytes",
     title="a trained language model of bytes: tokens [batch, sequence]",
@@ -199,4 +211,5 @@ MODEL = Model(
     dynamic_lengths=(1, 1024),
     max_length=lambda module: None,
     weights=weights_path,
+    task=task,
 )

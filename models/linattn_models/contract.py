@@ -49,13 +49,14 @@ class InputSpec:
 class Task:
     """Held-out data that says whether the exported model still does its job.
 
-    ``inputs`` is ``[images, ..]``, ``labels`` int64 ``[images]``; ``metric`` is computed by
-    linattn_runtime_checks, ``top1`` being the share of rows whose largest output is the label.
+    ``inputs`` by name are ``[rows, tokens, ..]``, ``labels`` int64 with the leading axes of the
+    output; ``metric`` is one of linattn_runtime_checks.metrics: ``top1`` is the share of rows whose
+    largest output is the label, ``bits_per_byte`` is -log2 of what the softmax gives the label.
+    Artifacts that lack one of the inputs, such as the mask, have no score.
     """
 
-    metric: Literal["top1"]
-    input_name: str
-    inputs: Tensor
+    metric: Literal["top1", "bits_per_byte"]
+    inputs: Mapping[str, Tensor]
     labels: Tensor
     description: str
 
@@ -97,6 +98,8 @@ class Model:
     """For entries ``prefill`` and ``step``; None where there are none."""
     masks: bool
     """Whether the model can take an attention_mask."""
+    masked: bool = False
+    """Whether it takes one unless the user says otherwise."""
     fixed_lengths: tuple[int, ...] = (128, 512, 1024)
     dynamic_lengths: tuple[int, int] = (1, 4096)
     max_length: Callable[[nn.Module], int | None]
@@ -109,6 +112,8 @@ class Model:
     weights: Callable[[str], Path] | None = None
     """Trained weights that ship with the model, by method name."""
     task: Callable[[], Task] | None = None
+    labels: tuple[str, ...] = ()
+    """What the elements of the output's last axis stand for, in their order."""
 
 
 def check_length(found: int, length: int) -> None:

@@ -133,8 +133,7 @@ def task() -> Task:
     held_out = load_file(FOLDER / "digits" / "held_out.safetensors")
     return Task(
         metric="top1",
-        input_name="pixels",
-        inputs=held_out["pixels"].float() / 16,
+        inputs={"pixels": held_out["pixels"].float() / 16},
         labels=held_out["labels"].long(),
         description="scikit-learn digits, images not used in training",
     )
@@ -154,4 +153,5 @@ MODEL = Model(
     max_length=lambda module: PIXELS,
     weights=weights_path,
     task=task,
+    labels=tuple(map(str, range(CLASSES))),
 )

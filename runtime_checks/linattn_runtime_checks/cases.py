@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.reference import Case, Reference
-from linattn_runtime_checks.report.model import CaseResult, Finding, TaskResult
+from linattn_runtime_checks.report.model import CaseResult, Finding
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
 from linattn_runtime_checks.verdict import Comparison, compare
 
@@ -100,36 +100,3 @@ def check_refusal(session: Session, artifact: Artifact, reference: Reference) ->
             f"{artifact.id} is fixed to sequence length {low} but ran one of {other.sequence}",
         )
     return None
-
-
-def run_task(session: Session, artifact: Artifact, reference: Reference) -> TaskResult | None:
-    """The task's score, or None where the model has no task or the artifact cannot take it."""
-    task = reference.index.task
-    if task is None:
-        return None
-    inputs, labels = reference.task_data()
-    low, high = artifact.axis("batch").declared
-    if low != high:
-        low = 1
-    step = max(high, 1)
-    if not artifact.accepts(high, inputs.shape[1]) or (low == high and len(inputs) % high):
-        return None
-    score = _METRICS[task.metric]
-    outputs = [
-        next(iter(session.run({task.input_name: inputs[start : start + step]}).values()))
-        for start in range(0, len(inputs), step)
-    ]
-    return TaskResult(
-        metric=task.metric,
-        score=score(np.concatenate(outputs), labels),
-        reference_score=task.reference_score,
-        samples=len(labels),
-    )
-
-
-def top1(outputs: NDArray[Any], labels: NDArray[Any]) -> float:
-    """The share of rows whose largest output is the label."""
-    return float((outputs.argmax(axis=-1) == labels).mean())
-
-
-_METRICS: dict[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {"top1": top1}

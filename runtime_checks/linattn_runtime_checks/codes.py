@@ -42,6 +42,8 @@ class Code(StrEnum):
     NOT_EQUIVARIANT = "not_equivariant"
     FUTURE_LEAKS = "future_leaks"
     PIECES_DIFFER = "pieces_differ"
+    METRIC_FELL = "metric_fell"
+    LABELS_DIFFER = "labels_differ"
     QUADRATIC_COST = "quadratic_cost"
     COST_UNKNOWN = "cost_unknown"
     SIZE_GREW = "size_grew"
@@ -126,6 +128,10 @@ CODES: dict[Code, CodeInfo] = {
          "look for a mask that is off by one, or a sum that takes in the whole sequence"),
         (Code.PIECES_DIFFER, _P, "a sequence run piece by piece, state by state, is not the whole",
          "look at which output goes back to which input, and whether the state starts as it says"),
+        (Code.METRIC_FELL, _P, "the task's score on held-out data is worse than that of float64",
+         "see what else was found; if nothing, compare the order of the outputs and of the labels"),
+        (Code.LABELS_DIFFER, _P, "the classes are not named as they were when the pack was made",
+         "take the names from the manifest of the same build, or build the folder again"),
         (Code.QUADRATIC_COST, _P, "a tensor grows as the square of the sequence length",
          "the message names the node; the method is linear by definition"),
         (Code.COST_UNKNOWN, ExitCode.PASS, "the growth of the tensors could not be established",

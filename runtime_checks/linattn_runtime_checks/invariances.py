@@ -142,8 +142,15 @@ def _padding(
 def _garbage(
     artifact: Artifact, inputs: Tensors, mask: NDArray[np.bool_]
 ) -> Iterator[tuple[str, Tensors]]:
-    """The inputs with other things where the mask is False."""
-    for what, value in (("ones", 1.0), ("large numbers", -1e4), ("NaN", np.nan)):
+    """The inputs with other things where the mask is False.
+
+    Whole numbers look up rows of a table, so they stay among those that the case holds.
+    """
+    for what, number, share in (
+        ("ones, or the lowest token,", 1.0, 0.0),
+        ("large numbers, or the highest token,", -1e4, 1.0),
+        ("NaN, or a token between,", np.nan, 0.5),
+    ):
         changed = dict(inputs)
         for spec in artifact.inputs:
             tensor = inputs.get(spec.name)
@@ -151,12 +158,10 @@ def _garbage(
                 continue  # the comparison of the signatures says so
             if spec.is_mask or not {"batch", "sequence"} <= set(spec.axes):
                 continue
+            token = tensor.min() + share * (tensor.max() - tensor.min())
+            other = number if tensor.dtype.kind == "f" else token
             padded = ~_spread(mask, spec, tensor.shape)
-            if tensor.dtype.kind == "f":
-                changed[spec.name] = np.where(padded, tensor.dtype.type(value), tensor)
-            else:  # tokens, of which only those that are there are known to be allowed
-                others = tensor.min() if value > 0 else tensor.max()
-                changed[spec.name] = np.where(padded, others, tensor)
+            changed[spec.name] = np.where(padded, tensor.dtype.type(other), tensor)
         yield what, changed
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from linattn_runtime_checks.blame.locate import locate, smallest_failing
 from linattn_runtime_checks.blame.repro import write_repro
-from linattn_runtime_checks.cases import cases_for, check_refusal, run_cases, run_task
+from linattn_runtime_checks.cases import cases_for, check_refusal, run_cases
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.cost.measure import measure_cost
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
@@ -22,6 +22,7 @@ from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, Session, SessionOptions
 from linattn_runtime_checks.signature import check_signature, static_axes
 from linattn_runtime_checks.streaming import check_pieces
+from linattn_runtime_checks.tasks import check_labels, check_task, run_task
 
 Tell = Callable[[str], None]
 _NOT_RUN = (Code.RUN_FAILED, Code.OUTPUT_MISSING)
@@ -156,6 +157,9 @@ def _without_reference(
     except RunFailed as error:
         message = f"{where}: held-out data does not run: {error}"
         result.findings.append(Finding.of(Code.RUN_FAILED, message))
+    fell = None if result.task is None else check_task(result.task, where)
+    named = check_labels(session, artifact, reference)
+    result.findings += [finding for finding in (fell, named) if finding is not None]
 
 
 def _tell_case(tell: Tell, mode: str, name: str) -> None:

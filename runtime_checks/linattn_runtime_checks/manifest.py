@@ -22,6 +22,8 @@ from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
 SCHEMA_VERSION = "1.4"
+LABELS = "linattn.labels"
+"""In an ONNX file's metadata_props: JSON of the artifact's ``labels``."""
 
 
 def _inside(path: str) -> str:
@@ -85,12 +87,17 @@ class AxisRange(Record):
 
 
 class RuntimeCheck(Record):
-    """The outcome of one runtime on one artifact; the cases are in report.json."""
+    """The outcome of one runtime on one artifact; the cases are in report.json.
+
+    ``score`` by ``metric`` is that of the artifact on held-out data, where its model has a task.
+    """
 
     runtime: str
     status: str
     multiple: float | None
     cases: int
+    metric: str | None = None
+    score: float | None = None
 
 
 class LatencyEntry(Record):
@@ -143,7 +150,11 @@ class Artifact(StoredFile):
     ir_version: int | None = None
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
+    labels: list[str] = []
+    """What the elements of the output's last axis stand for, where they are classes."""
     axes: list[AxisRange]
+    side_files: list[StoredFile] = []
+    """Weights beside an ONNX file, which itself holds at most 2 GiB."""
     reference: RelativePath
     cost: Literal["linear", "quadratic", "unknown"] = "linear"
     """In the sequence length, by the method's definition; ``unknown`` promises nothing."""
@@ -175,6 +186,10 @@ class Artifact(StoredFile):
             self.axis(name).declared[0] <= size <= self.axis(name).declared[1]
             for name, size in (("batch", batch), ("sequence", sequence))
         )
+
+    def needs(self) -> set[str]:
+        """Paths of the files without which it cannot be judged."""
+        return {self.path, self.reference, *(file.path for file in self.side_files)}
 
     @property
     def subject(self) -> str:
@@ -218,7 +233,8 @@ class Manifest(Record):
 
     def files(self) -> list[StoredFile]:
         """Every file that the manifest vouches for."""
-        return [*self.artifacts, *self.references, *self.test_data]
+        beside = [file for artifact in self.artifacts for file in artifact.side_files]
+        return [*self.artifacts, *beside, *self.references, *self.test_data]
 
 
 def read(folder: Path) -> Manifest:

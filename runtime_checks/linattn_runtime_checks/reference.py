@@ -77,12 +77,17 @@ class Case(BaseModel):
 
 
 class TaskIndex(BaseModel):
-    """Held-out data of a trained model."""
+    """Held-out data of a trained model: the tensors ``task/input/<name>`` and ``task/labels``.
+
+    ``reference_score`` is that of the float64 module, ``allowed`` by how much rounding may make an
+    artifact worse; ``classes`` are named as in the manifest.
+    """
 
     metric: str
-    input_name: str
     description: str
     reference_score: float
+    allowed: float
+    classes: list[str] = []
 
 
 class Origin(BaseModel):
@@ -141,9 +146,9 @@ class Reference:
         """The float64 outputs of ``case`` by name."""
         return self._part(f"{case.stored}/output/", case.batch)
 
-    def task_data(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Inputs and labels of the task."""
-        return self._handle.get_tensor("task/inputs"), self._handle.get_tensor("task/labels")
+    def task_data(self) -> tuple[Tensors, NDArray[np.int64]]:
+        """Inputs by name and labels of the task."""
+        return self._all("task/input/"), self._handle.get_tensor("task/labels")
 
     def weights(self) -> Tensors:
         """The module's state dict."""

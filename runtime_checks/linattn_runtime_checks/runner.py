@@ -85,7 +85,7 @@ def check_folder(
         for path, what in damaged.items()
     ]
     # What is damaged is not even loaded: its bytes are not what was written.
-    whole = [a for a in manifest.artifacts if not {a.path, a.reference} & set(damaged)]
+    whole = [a for a in manifest.artifacts if not a.needs() & set(damaged)]
     results = {artifact.id: artifact for artifact in report.artifacts}
     outcomes = _outcomes(begun, folder, whole, request)
     for job, outcome in outcomes:

@@ -85,6 +85,8 @@ class Written:
     op_histogram: dict[str, int] | None = None
     opsets: dict[str, int] | None = None
     ir_version: int | None = None
+    side_files: tuple[str, ...] = ()
+    """Names of files beside the artifact that belong to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,8 @@ IR_VERSION = 8
 _IR_OF_OPSET = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 NATIVE_OPSET = 18
 _LARGEST_FOLDED = 1024  # elements; a row of ones for every token is a megabyte soon
-_PROTOBUF_LIMIT = 2**31 - 2**20
+_PROTOBUF_LIMIT = 2**31 - 2**24
+"""Bytes of weights in one file; protobuf takes 2 GiB, and the graph needs some of it."""
 
 
 def write(job: Job, path: Path) -> Written:
@@ -39,17 +40,17 @@ def write(job: Job, path: Path) -> Written:
 
     model = _translate(job)
     _clean(model, job)
-    proto = ir.to_proto(model)
-    size = proto.ByteSize()
-    if size > _PROTOBUF_LIMIT:
-        raise ExportError(
-            f"{job.subject.name} as onnx {job.variant.name} would be {size / 2**30:.1f} GiB; "
-            "one ONNX file holds at most 2 GiB; use the pt2 or torchscript format"
-        )
-    path.write_bytes(proto.SerializeToString(deterministic=True))
-    loaded = onnx.load(path)
+    beside: tuple[str, ...] = ()
+    held = sum(value.const_value.nbytes for value in model.graph.initializers.values())
+    if held > _PROTOBUF_LIMIT:
+        data = f"{path.name}.data"
+        beside = (data,)
+        ir.save(model, path, external_data=data)
+    else:
+        path.write_bytes(ir.to_proto(model).SerializeToString(deterministic=True))
+    loaded = onnx.load(path, load_external_data=False)
     try:
-        onnx.checker.check_model(loaded, full_check=True)
+        onnx.checker.check_model(str(path) if beside else loaded, full_check=True)
     except Exception as error:
         raise ExportError(
             f"{job.subject.name} as onnx {job.variant.name}: the checker refuses it: {error}"
@@ -61,6 +62,7 @@ def write(job: Job, path: Path) -> Written:
         op_histogram=dict(sorted(histogram.items())),
         opsets={item.domain or "ai.onnx": item.version for item in loaded.opset_import},
         ir_version=loaded.ir_version,
+        side_files=beside,
     )
 
 
@@ -157,12 +159,13 @@ def stamp(path: Path, metadata: dict[str, str]) -> None:
     """Replace entries of a file's metadata_props; the graph keeps its bytes."""
     import onnx
 
-    model = onnx.load(path)
+    model = onnx.load(path, load_external_data=False)
     graph = model.graph.SerializeToString(deterministic=True)
     kept = {item.key: item.value for item in model.metadata_props} | metadata
     onnx.helper.set_model_props(model, kept)
     path.write_bytes(model.SerializeToString(deterministic=True))
-    if onnx.load(path).graph.SerializeToString(deterministic=True) != graph:
+    again = onnx.load(path, load_external_data=False)
+    if again.graph.SerializeToString(deterministic=True) != graph:
         raise ExportError(f"{path.name}: writing its metadata changed its graph")
 
 

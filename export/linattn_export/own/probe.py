@@ -13,8 +13,9 @@ from linattn_export.inputs import draw
 from linattn_export.own.call import Leaf, leaves_of, make_entry
 from linattn_export.own.reasons import Place, caller, place_in_own_code
 from linattn_export.own.spec import SYMBOLS, Inputs
-from linattn_export.own.wide import Widened
+from linattn_export.subject import LARGE
 from linattn_export.variants import Range
+from linattn_export.widened import Widened
 from linattn_models import InputSpec
 from linattn_runtime_checks.errors import ExportError, UsageError
 
@@ -190,6 +191,8 @@ class _RandomPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _fixes_dtype(entry: nn.Module, inputs: dict[str, Tensor]) -> bool:
     """Whether the module, made float64, does not compute in float64."""
+    if sum(x.numel() * x.element_size() for x in entry.state_dict().values()) > LARGE:
+        return False  # it is not copied, and given float64 either way
     wide = copy.deepcopy(entry).double()
     doubles = [x.double() if x.is_floating_point() else x for x in inputs.values()]
     try:

@@ -14,7 +14,6 @@ from linattn.recurrent.chunk import CHUNK
 from linattn_export.own.call import make_entry
 from linattn_export.own.probe import probe
 from linattn_export.own.spec import Inputs, InputTable, key_of
-from linattn_export.own.wide import Widened
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import Traits
@@ -68,7 +67,7 @@ def make_subject(
         variants=_variants(inputs, request, traits),
         seed=request.seed,
         traits=traits,
-        widen=Widened if found.fixes_dtype else None,
+        fixes_dtype=found.fixes_dtype,
         origin=Origin(
             model=model.name,
             method=METHOD,

@@ -23,6 +23,10 @@ class Faulty:
         """See Session."""
         return self._session.signature()
 
+    def labels(self) -> str | None:
+        """See Session."""
+        return self._session.labels()
+
     def providers(self) -> list[str]:
         """See Session."""
         return self._session.providers()

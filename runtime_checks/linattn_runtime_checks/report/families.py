@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from linattn_runtime_checks.codes import CODES, Code
 from linattn_runtime_checks.report.model import CaseResult, Report
-from linattn_runtime_checks.report.tables import Table
+from linattn_runtime_checks.report.table import Table
 
 _ORDER = list(CODES)
 

@@ -2,7 +2,8 @@
 
 from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable, live_variant
 from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.report.tables import Table, size_text
+from linattn_runtime_checks.report.table import Table
+from linattn_runtime_checks.report.tables import size_text
 
 
 def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:

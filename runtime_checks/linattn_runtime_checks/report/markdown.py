@@ -9,13 +9,13 @@ from linattn_runtime_checks.report.latency_tables import (
     session_table,
 )
 from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.report.scores import task_table
+from linattn_runtime_checks.report.table import Table
 from linattn_runtime_checks.report.tables import (
-    Table,
     artifact_table,
     cost_table,
     left_out,
     summary,
-    task_table,
 )
 
 
@@ -33,8 +33,8 @@ def render(report: Report) -> str:
         parts += ["Not used here:", "\n".join(f"- {line}" for line in unused)]
     tables = (
         artifact_table(report),
-        against_table(report),
         task_table(report),
+        against_table(report),
         crossover_table(report),
         family_table(report),
         cost_table(report),

@@ -70,12 +70,17 @@ class CaseResult(BaseModel):
 
 
 class TaskResult(BaseModel):
-    """The score on held-out data, beside that of the float64 module."""
+    """The score on held-out data, beside that of the float64 module.
+
+    ``allowed`` is by how much rounding may make it worse; ``samples`` are rows of data.
+    """
 
     metric: str
-    score: float
+    score: Number
     reference_score: float
+    allowed: float
     samples: int
+    description: str = ""
 
 
 class Located(BaseModel):

@@ -7,7 +7,7 @@ from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
 from linattn_runtime_checks.faults.selftest import Planted, SelfTest
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
-from linattn_runtime_checks.report.tables import Table
+from linattn_runtime_checks.report.table import Table
 
 _SHOWN = 20
 

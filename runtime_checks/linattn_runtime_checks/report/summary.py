@@ -8,6 +8,7 @@ from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.families import cases_by_family, family_cell
 from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report
+from linattn_runtime_checks.report.scores import score_cells, score_headings
 from linattn_runtime_checks.report.tables import left_out
 from linattn_runtime_checks.report.tables import summary as one_line
 
@@ -87,7 +88,10 @@ def _methods(report: Report, room: int) -> list[str]:
     if not by_method:
         return []
     problems = _family_problems(report)
-    headings = ("method", "verdict", "pass", "worst", "verified lengths", "families with problems")
+    scores = score_headings(report.artifacts)
+    headings = (
+        "method", "verdict", *scores, "pass", "worst", "verified lengths", "families with problems",
+    )  # fmt: skip
     lines = [_row(headings), "|" + " --- |" * len(headings)]
     note = (
         "Worst: the largest error as a multiple of what rounding costs on that input; at most 4 "
@@ -95,7 +99,8 @@ def _methods(report: Report, room: int) -> list[str]:
     )
     room -= sum(len(line) + 1 for line in lines) + len(note) + _CELL
     for number, (method, artifacts) in enumerate(by_method.items()):
-        line = _row(_method_cells(method, artifacts, problems.get(method, [])))
+        scored = score_cells(*artifacts) if scores else ()
+        line = _row(_method_cells(method, scored, artifacts, problems.get(method, [])))
         room -= len(line) + 1
         if room < 0:
             rest = len(by_method) - number
@@ -106,7 +111,10 @@ def _methods(report: Report, room: int) -> list[str]:
 
 
 def _method_cells(
-    method: str, artifacts: Sequence[ArtifactResult], problems: Sequence[str]
+    method: str,
+    scored: tuple[str, ...],
+    artifacts: Sequence[ArtifactResult],
+    problems: Sequence[str],
 ) -> tuple[str, ...]:
     passed = [artifact for artifact in artifacts if artifact.exit_code is ExitCode.PASS]
     multiples = [artifact.multiple for artifact in artifacts if artifact.multiple is not None]
@@ -123,6 +131,7 @@ def _method_cells(
     return (
         method,
         gravest(codes).name if codes else "NOT JUDGED",
+        *scored,
         f"{len(passed)} of {len(artifacts)}",
         f"{max(multiples):.2f}x" if multiples else "-",
         f"{min(low for low, _ in ends)}..{max(high for _, high in ends)}" if ends else "-",

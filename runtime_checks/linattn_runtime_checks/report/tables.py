@@ -1,23 +1,12 @@
 """The tables of a report as headings and rows of text; the renderers only draw them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.cost.exponent import Exponent
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.report.latency import LatencyTable
 from linattn_runtime_checks.report.model import ArtifactResult, Report, RuntimeResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """One table; ``note`` explains its columns."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    note: str
+from linattn_runtime_checks.report.scores import NOTE, score_cells, score_headings
+from linattn_runtime_checks.report.table import Table
 
 
 def artifact_table(report: Report) -> Table:
@@ -25,9 +14,10 @@ def artifact_table(report: Report) -> Table:
     chosen = "not asked for" in report.left_out.values()
     # What the runtimes that were asked for do not run is counted in the last line.
     shown = [a for a in report.artifacts if not (chosen and _unjudged(a))]
-    rows = [_artifact_row(artifact, report.latency) for artifact in shown]
+    scores = score_headings(shown)
+    rows = [_artifact_row(artifact, report.latency, scored=bool(scores)) for artifact in shown]
     headings = (
-        "artifact", "size", "params", "nodes", "verdict", "x rounding", "worst rel",
+        "artifact", "size", "params", "nodes", "verdict", *scores, "x rounding", "worst rel",
         "declared", "verified", "batches", "p50 / p90 ms",
     )  # fmt: skip
     note = (
@@ -36,32 +26,8 @@ def artifact_table(report: Report) -> Table:
         "lengths that the file promises, and that were run (how many); batches: verified of those "
         "declared; latency at the longest length of the artifact"
     )
+    note = f"{NOTE}; {note}" if scores else note
     return Table(title="Artifacts", headings=headings, rows=rows, note=note)
-
-
-def task_table(report: Report) -> Table | None:
-    """Per artifact and runtime: the score on held-out data beside that of the float64 module."""
-    rows = []
-    for artifact in report.artifacts:
-        for runtime in artifact.runtimes:
-            if runtime.task is not None:
-                rows.append(
-                    (
-                        artifact.id,
-                        runtime.runtime,
-                        f"{runtime.task.score:.2%}",
-                        f"{runtime.task.reference_score:.2%}",
-                        str(runtime.task.samples),
-                    )
-                )
-    if not rows:
-        return None
-    return Table(
-        title="Held-out accuracy (top-1)",
-        headings=("artifact", "runtime", "artifact's", "float64 PyTorch's", "images"),
-        rows=rows,
-        note="images that were not used in training",
-    )
 
 
 def _unjudged(artifact: ArtifactResult) -> bool:
@@ -70,7 +36,9 @@ def _unjudged(artifact: ArtifactResult) -> bool:
     return not artifact.judged and all(f.code is Code.NOT_JUDGED for f in findings)
 
 
-def _artifact_row(artifact: ArtifactResult, latency: LatencyTable | None) -> tuple[str, ...]:
+def _artifact_row(
+    artifact: ArtifactResult, latency: LatencyTable | None, *, scored: bool
+) -> tuple[str, ...]:
     verdict = "NOT JUDGED" if _unjudged(artifact) else artifact.exit_code.name
     verified = artifact.verified_sequence
     return (
@@ -79,6 +47,7 @@ def _artifact_row(artifact: ArtifactResult, latency: LatencyTable | None) -> tup
         f"{artifact.parameters:,}",
         "-" if artifact.nodes is None else str(artifact.nodes),
         verdict,
+        *(score_cells(artifact) if scored else ()),
         "-" if artifact.multiple is None else f"{artifact.multiple:.2f}",
         "-" if artifact.row_error is None else f"{artifact.row_error:.1e}",
         _span(artifact.declared_sequence),

@@ -14,23 +14,25 @@ from linattn_runtime_checks.report.latency_tables import (
     latency_table,
 )
 from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.report.scores import task_table
+from linattn_runtime_checks.report.table import Table
 from linattn_runtime_checks.report.tables import (
-    Table,
     artifact_table,
     cost_table,
     left_out,
     summary,
-    task_table,
 )
 
 _STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
-_TEXT = ("runtime", "variant", "verdict", "from", "what", "mostly seen as", "tensors", "of")
+_TEXT = (
+    "runtime", "variant", "verdict", "metric", "from", "what", "mostly seen as", "tensors", "of",
+)  # fmt: skip
 _SHOWN_FINDINGS = 20
 WIDTH_ELSEWHERE = 160
 _DISPENSABLE = (
-    "nodes", "params", "declared", "batches", "first ms", "worst rel", "size", "images",
-    "variant", "verified", "float64 PyTorch's", "/ softmax", "memory", "/ eager", "p50 / p90 ms",
-    "batch",
+    "nodes", "params", "declared", "batches", "first ms", "worst rel", "size", "samples",
+    "worse by at most", "variant", "verified", "float64 PyTorch's", "/ softmax", "memory",
+    "/ eager", "p50 / p90 ms", "batch",
 )  # fmt: skip
 
 
@@ -44,12 +46,12 @@ def show(report: Report, folder: Path, *, verbose: bool, quiet: bool) -> None:
     if not quiet:
         tables = (
             artifact_table(report),
+            task_table(report),
             against_table(report),
             latency_table(report, dynamic_only=not verbose),
             crossover_table(report),
             family_table(report),
             cost_table(report),
-            task_table(report),
         )
         for table in tables:
             if table is not None:

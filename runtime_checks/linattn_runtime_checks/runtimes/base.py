@@ -41,6 +41,9 @@ class Session(Protocol):
     def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
         """Inputs and outputs as the file declares them; None if the format does not say."""
 
+    def labels(self) -> str | None:
+        """What the file says under ``linattn.labels``; None if it, or its format, says nothing."""
+
     def providers(self) -> list[str]:
         """The execution providers in force, first choice first."""
 

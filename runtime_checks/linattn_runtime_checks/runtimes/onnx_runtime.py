@@ -1,14 +1,15 @@
 """ONNX Runtime on CPU and on CUDA, with its graph optimiser off and on."""
 
 import re
+from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from linattn_runtime_checks.cost.certificate import CostCertificate
+from linattn_runtime_checks.cost.certificate import CostCertificate, unknown
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.manifest import LABELS, Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, SessionOptions, Tensors
 from linattn_runtime_checks.runtimes.placement import Placement, prove
 
@@ -23,8 +24,8 @@ _DTYPES = {
     "tensor(int32)": "int32",
     "tensor(bool)": "bool",
 }
-# How protobuf writes the name of the file that holds a tensor outside of the model.
-_EXTERNAL = b"\x0a\x08location\x12"
+# How protobuf writes the name of the file that holds a tensor outside of the model, and its size.
+_EXTERNAL = re.compile(rb"\x0a\x08location\x12(.)", re.DOTALL)
 # A model of one Add, opset 14, IR 7: opening it shows whether a provider really starts.
 _PROBE = bytes.fromhex(
     "080712003a390a0e0a01780a01781201792203416464120570726f62655a0f0a0178120a0a080801"
@@ -36,11 +37,16 @@ class OrtSession:
     """An onnxruntime.InferenceSession that runs on the provider asked for, or not at all."""
 
     def __init__(
-        self, path: Path, options: SessionOptions, provider: str, profile: str | None = None
+        self,
+        path: Path,
+        options: SessionOptions,
+        provider: str,
+        profile: str | None = None,
+        beside: Sequence[str] = (),
     ) -> None:
         import onnxruntime as ort
 
-        _refuse_external_data(path)
+        _refuse_other_data(path, beside)
         settings = ort.SessionOptions()
         settings.graph_optimization_level = getattr(
             ort.GraphOptimizationLevel, _LEVELS[options.mode]
@@ -80,22 +86,33 @@ class OrtSession:
             [_spec(item) for item in self.session.get_outputs()],
         )
 
+    def labels(self) -> str | None:
+        """See Session."""
+        found: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+        return found.get(LABELS)
+
     def providers(self) -> list[str]:
         """See Session."""
         return list(self.session.get_providers())
 
 
-def _refuse_external_data(path: Path) -> None:
-    """A side file has no hash in the manifest: its weights could be anybody's.
+def _refuse_other_data(path: Path, beside: Sequence[str]) -> None:
+    """A side file without a hash in the manifest: its weights could be anybody's.
 
     Raises:
-        ExportError: the file keeps tensors elsewhere.
+        ExportError: the file keeps tensors in one that is not among ``beside``.
     """
-    if path.is_file() and _EXTERNAL in path.read_bytes():
-        raise ExportError(
-            f"{path.name} keeps tensors in another file, which the manifest does not vouch for; "
-            "save it as one file (onnx.save with save_as_external_data=False) and build again"
-        )
+    if not path.is_file():
+        return
+    for found in _EXTERNAL.finditer(path.read_bytes()):
+        size = found.group(1)[0]
+        name = found.string[found.end() : found.end() + size].decode(errors="replace")
+        if size > 127 or name not in beside:
+            raise ExportError(
+                f"{path.name} keeps tensors in another file, {name!r}, which the manifest does "
+                "not vouch for; save it as one file (onnx.save with save_as_external_data=False) "
+                "and build again"
+            )
 
 
 def require_provider(asked: str, got: list[str]) -> None:
@@ -208,11 +225,15 @@ def _version_hint(reason: str) -> str:
 
 
 def _open_cpu(path: Path, artifact: Artifact, options: SessionOptions) -> OrtSession:
-    return OrtSession(path, options, CPU)
+    return OrtSession(path, options, CPU, beside=_beside(artifact))
 
 
 def _open_cuda(path: Path, artifact: Artifact, options: SessionOptions) -> OrtSession:
-    return OrtSession(path, options, CUDA)
+    return OrtSession(path, options, CUDA, beside=_beside(artifact))
+
+
+def _beside(artifact: Artifact) -> list[str]:
+    return [Path(file.path).name for file in artifact.side_files]
 
 
 def _placed(
@@ -221,7 +242,7 @@ def _placed(
     casts = (artifact.op_histogram or {}).get("Cast", 0)
 
     def open_profiled(prefix: str) -> Any:
-        return OrtSession(path, options, provider, prefix).session
+        return OrtSession(path, options, provider, prefix, _beside(artifact)).session
 
     return prove(open_profiled, inputs, provider, casts)
 
@@ -246,6 +267,8 @@ def _certify(path: Path, artifact: Artifact, session: OrtSession) -> list[CostCe
     """As exported, and as the graph optimiser leaves it; nothing without the onnx package."""
     if find_spec("onnx") is None:
         return []
+    if artifact.side_files:
+        return [unknown("weights beside the file: too large to run with every tensor as an output")]
     from linattn_runtime_checks.cost.graph import certify_onnx
 
     return [certify_onnx(path, artifact), certify_onnx(path, artifact, optimized=True)]

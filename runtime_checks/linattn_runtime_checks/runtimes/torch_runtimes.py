@@ -53,6 +53,10 @@ class TorchSession:
         """TorchScript files declare no shapes."""
         return None
 
+    def labels(self) -> str | None:
+        """These files carry none; the manifest has them."""
+        return None
+
     def providers(self) -> list[str]:
         """See Session."""
         return ["cpu"]

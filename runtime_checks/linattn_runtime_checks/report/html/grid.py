@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.report.html.values import sentence, sort_key
 from linattn_runtime_checks.report.html.verdict import State, state_of
-from linattn_runtime_checks.report.tables import Table
+from linattn_runtime_checks.report.table import Table
 
 NOTHING = "-"
 _STATES: dict[str, State] = {code.name: state_of(code) for code in ExitCode}

@@ -5,7 +5,7 @@ from linattn_runtime_checks.report.html.values import short
 from linattn_runtime_checks.report.latency import LatencyResult, live_variant
 from linattn_runtime_checks.report.latency_tables import circumstances
 from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.report.tables import Table
+from linattn_runtime_checks.report.table import Table
 
 _NOTE = (
     "95 %: the interval that holds the median; first: the first run at that length; / eager, "

@@ -23,7 +23,9 @@ from linattn_runtime_checks.report.latency_tables import (
     session_table,
 )
 from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.report.tables import Table, artifact_table, cost_table, task_table
+from linattn_runtime_checks.report.scores import task_table
+from linattn_runtime_checks.report.table import Table
+from linattn_runtime_checks.report.tables import artifact_table, cost_table
 from linattn_runtime_checks.verdict import K
 
 if TYPE_CHECKING:
@@ -57,10 +59,10 @@ def render_html(report: Report, manifest: Manifest | None) -> str:
         models=model_sections(report),
         limit=f"{K:g}",
         overviews=_grids(
+            task_table(report),
             against_table(report),
             family_table(report),
             crossover_table(report),
-            task_table(report),
         ),
         artifacts=grid("artifacts", artifact_table(report)),
         latency=next(iter(_grids(full_latency_table(report))), None),
