@@ -1,5 +1,6 @@
 """adopt(): what is replaced, what is refused, and what of the model stays as it was."""
 
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -208,6 +209,12 @@ def test_a_subclass_is_another_layer() -> None:
     assert not report.adopted
     assert not report.kept
     assert str(report) == "no attention layer of a known package in this model"
+
+
+def test_another_version_of_the_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda package: "2.0")
+    report = linattn.adopt(drawn().eval(), peers=table())
+    assert report.adopted[0].notes == ("fake-package is 2.0 here; its code was read at 1.0",)
 
 
 def test_the_report_is_a_table() -> None:

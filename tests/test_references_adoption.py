@@ -213,6 +213,14 @@ def test_what_is_wrong_is_told_and_replaced_if_wanted(name: str) -> None:
     assert one.roundings <= K
 
 
+def test_what_is_inside_a_layer_that_is_kept_is_replaced() -> None:
+    layer: Any = built(WRONG["performer"][0]).eval()
+    report = linattn.adopt(layer)
+    assert [one.paths for one in report.kept] == [("",)]
+    assert [one.paths for one in report.adopted] == [("fast_attention",)]
+    assert type(layer.fast_attention).__name__ == "FastAttentionStandIn"
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_ours_has_not_is_named(name: str) -> None:
     make, told = REFUSED[name]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.jit.frontend import NotSupportedError
 
 import linattn
 from adopted_models import CASES, drawn, sample
@@ -43,6 +44,15 @@ def test_what_the_export_of_the_original_does(name: str, tmp_path: Path) -> None
         return
     with pytest.raises(ExportError, match=case.refused):
         written(original, name, tmp_path / "out")
+
+
+def test_where_onnx_takes_the_original_torchscript_does_not() -> None:
+    """But for timm's, which both take: there, ours changes nothing that an export needs."""
+    takes = [name for name, case in CASES.items() if not case.refused]
+    assert takes == ["taylor-series-linear-attention", "timm"]
+    original = drawn(takes[0], trained=False)
+    with pytest.raises(NotSupportedError, match="lambda"):  # that cuts heads with einops
+        torch.jit.script(original)
 
 
 @each_case

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 
 from torch import nn
 from torch.nn.utils import parametrize
@@ -107,6 +108,9 @@ def _decide(
             verdict.roundings,
         )
     notes = [f"the original was wrong: {fault}" for fault in verdict.faults]
+    installed = _version(peer.package)
+    if installed not in ("", peer.versions):
+        notes.append(f"{peer.package} is {installed} here; its code was read at {peer.versions}")
     hooks = sum(_hooks(part) for part in layer.modules() if part not in set(stand_in.modules()))
     if hooks:
         notes.append(f"{hooks} hooks of the original are gone")
@@ -152,6 +156,14 @@ def _refuse_broken_ties(model: nn.Module, layer: nn.Module, stand_in: nn.Module)
                     f"{copied[id(parameter)]} is also the {name} of a {type(other).__name__}; "
                     "ours needs a copy, which would not stay the same in training"
                 )
+
+
+def _version(package: str) -> str:
+    """What is installed; empty where the layer did not come from a package of that name."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _hooks(module: nn.Module) -> int:

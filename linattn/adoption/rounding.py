@@ -22,7 +22,7 @@ K = 4.0
 CONCLUSIVE = 0.05
 """Where rounding alone moves an output by more, single precision proves nothing."""
 SENSITIVITY_FACTOR = 3.0
-_RUNS = 4
+_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
