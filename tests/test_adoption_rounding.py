@@ -87,14 +87,18 @@ def test_a_rounding_is_of_the_size_of_the_type() -> None:
     for dtype, low, high in ((torch.float32, 1e-8, 1e-5), (torch.float64, 1e-17, 1e-13)):
         yardstick = Yardstick(layer, dtype)
         expected = run(yardstick.exact, trial, torch.float64)
-        assert low < yardstick.rounding(trial, expected).row < high
+        own = yardstick.own_error(trial, expected)
+        whole = yardstick.rounding(trial, expected, own)
+        assert own.row <= whole.row
+        assert low < whole.row < high
 
 
 def test_the_layer_itself_is_not_changed() -> None:
     layer = drawn().train()
     before = {name: p.clone() for name, p in layer.named_parameters()}
     yardstick = Yardstick(layer, torch.float32)
-    yardstick.rounding(token_trials(WIDTH, hidden="x")[0], [torch.ones(2, 1, WIDTH)])
+    trial = token_trials(WIDTH, hidden="x")[0]
+    yardstick.rounding(trial, [torch.ones(2, 1, WIDTH)], Error(row=0.0, whole=0.0))
     assert layer.training
     for name, parameter in layer.named_parameters():
         assert torch.equal(parameter, before[name])

@@ -127,9 +127,13 @@ class Yardstick:
                 if x.is_floating_point():
                     x.data = _moved(x.data, self.unit, self.generator)
 
-    def rounding(self, trial: Trial, expected: Sequence[Tensor]) -> Error:
-        """On one input, whose output in float64 is ``expected``."""
-        found = error_of(run(self.own, trial, self.dtype), expected, trial.channels)
+    def own_error(self, trial: Trial, expected: Sequence[Tensor]) -> Error:
+        """Of the layer itself on one input, whose output in float64 is ``expected``."""
+        return error_of(run(self.own, trial, self.dtype), expected, trial.channels)
+
+    def rounding(self, trial: Trial, expected: Sequence[Tensor], own: Error) -> Error:
+        """The same with what small changes do, where that is larger; ``own`` is the own error."""
+        found = own
         for layer in self.moved:
             inputs = {
                 name: _moved(value, self.unit, self.generator)
