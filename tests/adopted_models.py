@@ -153,7 +153,6 @@ def qwen3_next(layers: tuple[str, ...] = LINEAR) -> nn.Module:
 
 
 def minimax(layers: tuple[str, ...] = LINEAR) -> nn.Module:
-    # One expert: which tokens an expert gets is another thing that does not export.
     config = _config(
         "minimax",
         "MiniMaxConfig",
@@ -162,7 +161,11 @@ def minimax(layers: tuple[str, ...] = LINEAR) -> nn.Module:
         num_local_experts=1,
         num_experts_per_tok=1,
     )
-    return Tokens(module("minimax", "modeling").MiniMaxForCausalLM(config))
+    model = module("minimax", "modeling").MiniMaxForCausalLM(config)
+    for layer in model.model.layers:
+        # Its experts are multiplied by an operator that has no float64, and are not attention.
+        layer.mlp = nn.Sequential(nn.Linear(MODEL, 48), nn.SiLU(), nn.Linear(48, MODEL))
+    return Tokens(model)
 
 
 def mamba2() -> nn.Module:
