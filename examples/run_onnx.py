@@ -103,10 +103,11 @@ class VerifiedModel:
                     f"{name} is {tensor.dtype}, expected {spec['dtype']}; "
                     f"use {name}.astype({spec['dtype']!r})"
                 )
-            if tensor.dtype.kind == "i" and tensor.size and tensor.min() < 0:
+            low, high = spec["values"] or (None, None)
+            if low is not None and tensor.size and not low <= tensor.min() <= tensor.max() <= high:
                 raise Refused(
-                    f"{name} holds {tensor.min()}; tokens count from 0, and a negative one would "
-                    "silently stand for one from the end of the vocabulary"
+                    f"{name} holds {tensor.min()} to {tensor.max()}, verified on {low} to {high}; "
+                    "a negative token would silently stand for one from the end of the vocabulary"
                 )
             if tensor.ndim != len(spec["axes"]):
                 raise Refused(f"{name} has shape {shape}, expected {spec['axes']}")

@@ -57,14 +57,14 @@ export function check(about, feeds) {
     throw new Refused(`got inputs ${given.join(", ")}, expected ${names.join(", ")}`);
   }
   const seen = {};
-  for (const { name, dtype, axes } of about.inputs) {
+  for (const { name, dtype, axes, values } of about.inputs) {
     const { type, dims, data } = feeds[name];
     const shape = `${name} has shape [${dims.join(", ")}]`;
     if (type !== dtype) throw new Refused(`${name} is ${type}, expected ${dtype}`);
-    if (type === "int64" && data.some((token) => token < 0n)) {
+    if (values && data.some((token) => token < values[0] || token > values[1])) {
       throw new Refused(
-        `${name} holds a negative number; tokens count from 0, and a negative one would silently ` +
-          "stand for one from the end of the vocabulary",
+        `${name} was verified on ${values[0]} to ${values[1]} and holds others; a negative token ` +
+          "would silently stand for one from the end of the vocabulary",
       );
     }
     if (dims.length !== axes.length) {

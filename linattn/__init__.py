@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
+from linattn.adoption import adopt
 from linattn.contract import Capabilities, LayerMethod, Method, MethodError, StateSpec
 from linattn.fixed_length import at_length
 from linattn.layer import NAMES, attention_layer, record_of
@@ -36,6 +37,7 @@ __all__ = [
     "MultiHeadAttention",
     "StateSpec",
     "TorchSelfAttention",
+    "adopt",
     "at_length",
     "attention_layer",
     "method",

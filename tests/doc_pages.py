@@ -12,6 +12,7 @@ import linattn_runtime_checks.cli
 from doc_cards import card, overview
 from doc_markdown import NOTE, bullets, table, words
 from linattn import NAMES, record_of
+from linattn.adoption import PEERS
 from linattn_export.listing import tables
 from linattn_export.onnx_forms import FORMS, release
 from linattn_runtime_checks.errors import ExitCode
@@ -99,9 +100,18 @@ def plug_ins() -> str:
     ]
     headings = ("form", "what it is", "ONNX Runtime", "Node.js", "browser", "OpenVINO")
     parts += ["## ONNX forms of a recurrence", table(headings, forms)]
+    parts += ["## Layers that adopt replaces", _adopted()]
     schemas = sorted(path.name for path in DOCS.glob("*.schema.json"))
     parts += ["## JSON schemas", bullets([f"[{name}](../{name})" for name in schemas])]
     return "\n\n".join(parts) + "\n"
+
+
+def _adopted() -> str:
+    rows = [
+        (peer.package, f"`{peer.layer.rsplit('.', 1)[1]}`", peer.versions, peer.method)
+        for peer in PEERS.values()
+    ]
+    return table(("package", "layer", "releases compared with", "ours"), rows)
 
 
 def _coded(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

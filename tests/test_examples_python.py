@@ -158,12 +158,12 @@ def test_a_manifest_that_vouches_for_nothing_is_refused(
 def test_a_negative_token_is_refused(masked_folder: Path, tmp_path: Path) -> None:
     """ONNX's Gather takes it from the end of the embedding, and nothing else would tell."""
     shipped = copied(masked_folder, tmp_path)
-    edit(shipped, lambda m: entry(m, ARTIFACT)["inputs"][0].update(dtype="int64"))
+    edit(shipped, lambda m: entry(m, ARTIFACT)["inputs"][0].update(dtype="int64", values=[0, 30]))
     given = inputs() | {"hidden_states": np.full((2, 8, 16), -5, dtype=np.int64)}
     np.savez(tmp_path / "in.npz", **given)  # type: ignore[arg-type]
     done = run(shipped, "--inputs", tmp_path / "in.npz")
     assert done.returncode == 1
-    assert done.stderr.startswith("refused: hidden_states holds -5; tokens count from 0")
+    assert done.stderr.startswith("refused: hidden_states holds -5 to -5, verified on 0 to 30")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -248,6 +248,13 @@ def test_held_out_data_that_does_not_run_is_the_task() -> None:
     assert "task" in suite(parsed(report(artifact(passed))), f"{DYNAMIC} on ort-cpu")
 
 
+def test_a_score_that_fell_is_the_task() -> None:
+    finding = Finding.of(Code.METRIC_FELL, "layer/elu on ort-cpu: accuracy on held-out data is 10%")
+    task = TaskResult(metric="top1", score=0.1, reference_score=0.9, allowed=0.1, samples=10)
+    fell = RuntimeResult(runtime="ort-cpu", cases=[case()], task=task, findings=[finding])
+    assert verdicts(parsed(report(artifact(fell)))) == {"task": "failure metric_fell"}
+
+
 def test_nothing_compared_is_red_though_all_is_skipped() -> None:
     script = "layer/elu/torchscript/dynamic"
     one = artifact(name=script)

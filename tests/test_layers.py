@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -32,6 +33,22 @@ def test_a_layer_is_its_definition(name: str, length: int) -> None:
     expected = LAYERS[name].oracle(x, None, layer.config, HEADS, layer.state_dict())
     assert error(layer(x), expected) < EXACT
     assert error(layer.float()(x.float()), expected) < SINGLE
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gated_delta", {"head_width": 4, "value_width": 10, "key_heads": 1}),
+        ("gated_delta", {"neg_eigval": True}),
+        ("kda", {"head_width": 10}),
+        ("lightning", {"head_width": 10}),
+    ],
+)
+def test_widths_that_are_not_the_models(name: str, options: dict[str, Any]) -> None:
+    layer, x = make(name, **options), tokens(2, 70)
+    expected = LAYERS[name].oracle(x, None, layer.config, HEADS, layer.state_dict())
+    assert error(layer(x), expected) < EXACT
+    assert [state.shape[1:] for state in layer.start(x)] == [s.shape for s in layer.state_specs()]
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def judged(call_cli: CallCli, folder: Path) -> Document:
 
 
 def test_the_score_is_beside_the_verdict_wherever_it_is_read(
-    digits: Path, call_cli: CallCli
+    digits: Path, call_cli: CallCli, tmp_path: Path
 ) -> None:
     report = judged(call_cli, digits)
     (runtime,) = entry(report, DIGITS)["runtimes"]
@@ -148,7 +148,8 @@ def test_the_score_is_beside_the_verdict_wherever_it_is_read(
     page = (digits / "report.html").read_text()
     assert "in float64" in page
     assert page.count(score) >= 4
-    shown = call_cli(CHECK, digits, *QUICK).stderr
+    shown = call_cli(CHECK, digits, *QUICK, "--summary", tmp_path / "summary.md").stderr
+    assert f"| digits/elu | PASS | {score} | {score} |" in (tmp_path / "summary.md").read_text()
     assert "in float64" in shown
     assert shown.count(score) == 4
 
@@ -164,6 +165,18 @@ def test_permuted_labels_of_the_held_out_data_are_found(copy: Path, call_cli: Ca
     assert "accuracy on held-out data is " in finding["message"]
     assert "that of the float64 module 96." in finding["message"]
     assert report["exit_code"] == ExitCode.PARITY
+
+
+def test_a_metric_that_is_not_known_here_is_a_finding(copy: Path, call_cli: CallCli) -> None:
+    def rename(index: ReferenceIndex, tensors: dict[str, NDArray[Any]]) -> None:
+        assert index.task is not None
+        index.task.metric = "bleu"
+
+    repack(copy, rename)
+    report = judged(call_cli, copy)
+    assert codes(report, DIGITS) == {"run_failed"}
+    (finding,) = entry(report, DIGITS)["runtimes"][0]["findings"]
+    assert "held-out data does not run: the golden pack scores by 'bleu'" in finding["message"]
 
 
 def alter(folder: Path, change: Callable[[onnx.ModelProto], object]) -> None:

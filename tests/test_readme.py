@@ -82,7 +82,8 @@ def test_the_module_example_runs() -> None:
 
 def test_the_recurrence_example_runs() -> None:
     section = README.read_text().split("## Use the modules")[1]
-    example = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[1]
+    examples = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    (example,) = (text for text in examples if "linattn.recurrent" in text)
     names: dict[str, object] = {}
     exec(example, names)
     assert tuple(names["output"].shape) == (1, 1, 8, 64)  # type: ignore[attr-defined]

@@ -1,13 +1,12 @@
 """Ours against public implementations with the same weights (extra ``references``)."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from linattn import METHODS, MultiHeadAttention
+from timm_layers import lite_mla
 
 pytestmark = pytest.mark.references
 
@@ -61,23 +60,6 @@ def test_efficient_equals_linear_attention_transformer(masked: bool) -> None:
     # the mask into k and v.
     theirs = linear_attn(q, k.clone(), v.clone(), mask) * WIDTH**0.5
     assert_close(ours("efficient", q, k, v, mask), theirs, rtol=1e-10, atol=1e-12)
-
-
-def lite_mla() -> Any:
-    """timm's class, on a torch build for which torchvision's compiled operators do not load.
-
-    torchvision describes two of them to torch whether or not they loaded; they only have to exist.
-    """
-    try:
-        from timm.models.efficientvit_mit import LiteMLA
-    except RuntimeError:
-        for operator in ("nms", "qnms"):
-            torch.library.define(
-                f"torchvision::{operator}",
-                "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-            )
-        from timm.models.efficientvit_mit import LiteMLA
-    return LiteMLA
 
 
 def test_relu_equals_lite_mla_of_timm() -> None:

@@ -1,12 +1,12 @@
 """Recurrent layers against those of transformers, and the recurrence against that of fla-core."""
 
-from importlib import metadata, util
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from fla_layers import naive
 from linattn.recurrent import chunked, recurrent_oracle
 from recurrent_cases import Rule, draw, each_rule, error
 from recurrent_layers import fresh
@@ -64,18 +64,6 @@ def test_steps_from_a_prefill_are_theirs(name: str, length: int) -> None:
             assert error(output, pair.theirs(token, None, cache)) < EXACT
             for mine, other in zip(states, pair.states(cache), strict=True):
                 assert error(mine, other) < EXACT
-
-
-def naive(name: str) -> Any:
-    """A function of fla-core, whose files need PyTorch only; its packages import Triton."""
-    folder, _, function = name.partition(".")
-    path = metadata.distribution("fla-core").locate_file(f"fla/ops/{folder}/naive.py")
-    spec = util.spec_from_file_location(f"naive_{folder}", str(path))
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return getattr(loaded, function)
 
 
 def of_fla(rule: Rule, x: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

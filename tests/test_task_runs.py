@@ -131,8 +131,10 @@ def test_every_row_is_scored_once(
 
 def test_outputs_that_do_not_go_with_the_labels_say_so(tmp_path: Path) -> None:
     made = artifact(batch=(1, 64), sequence=(1, 9))
-    with pytest.raises(RunFailed, match=r"shape \[10, 3\], which does not go with .* \[10, 6\]"):
+    with pytest.raises(RunFailed, match=r"shape \[10, 3\], which does not go with .* \[10, 6\] of"):
         score(tmp_path, Counting(whole=True), made, lambda labels: np.zeros((ROWS, LENGTH), int))
+    with pytest.raises(RunFailed, match=r"shape \[10, 3\], which does not .* \[10\] of 5 classes"):
+        score(tmp_path, Counting(whole=True), made, lambda labels: labels + 2)
 
 
 def test_a_pack_without_a_task_has_no_score(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from linattn import attention_layer
+from linattn.adoption import PEERS
+from linattn.adoption.contract import layer_name
 
 MODEL, HEADS, WIDTH = 32, 4, 8
 CHUNK = 64
@@ -70,9 +71,10 @@ def drawn(kind: Callable[[Any, int], nn.Module], config: Any, place: int = 0) ->
     return layer
 
 
-def ours(method: str, **options: Any) -> Any:
-    layer = attention_layer(MODEL, HEADS, method=method, **options)
-    return layer.double().eval().requires_grad_(False)
+def ours(theirs: nn.Module) -> Any:
+    """What adopt() makes of it."""
+    stand_in: Any = PEERS[layer_name(theirs)].convert(theirs)
+    return stand_in.layer.double().eval().requires_grad_(False)
 
 
 def _cached(config: Any) -> Any:
@@ -96,31 +98,8 @@ def gated_delta(key_heads: int) -> Pair:
         layer_types=["linear_attention"],
     )
     theirs = drawn(module("qwen3_next", "modeling").Qwen3NextGatedDeltaNet, config)
-    layer = ours("gated_delta", key_heads=key_heads)
-    # One block of rows for each key head: its query, its key, and v, z of its value heads.
-    shared = HEADS // key_heads
-    parts = [WIDTH, WIDTH, shared * WIDTH, shared * WIDTH]
-    rows = theirs.in_proj_qkvz.weight.unflatten(0, (key_heads, sum(parts))).split(parts, dim=1)
-    query, key, value, gate = (part.flatten(0, 1) for part in rows)
-    rows = theirs.in_proj_ba.weight.unflatten(0, (key_heads, 2 * shared)).split(shared, dim=1)
-    beta, decay = (part.flatten(0, 1) for part in rows)
-    layer.load_state_dict(
-        {
-            "q_proj.weight": query,
-            "k_proj.weight": key,
-            "v_proj.weight": value,
-            "g_proj.weight": gate,
-            "b_proj.weight": beta,
-            "a_proj.weight": decay,
-            "o_proj.weight": theirs.out_proj.weight,
-            "conv_weight": theirs.conv1d.weight,
-            "A_log": theirs.A_log,
-            "dt_bias": theirs.dt_bias,
-            "norm_weight": theirs.norm.weight,
-        }
-    )
     return Pair(
-        ours=layer,
+        ours=ours(theirs),
         theirs=lambda x, mask, cache: theirs(x, cache=cache, attention_mask=mask),
         cache=lambda: _cached(config),
         states=lambda cache: [cache.get_recurrent_state(0, state_idx=0), _conv_state(cache, 4)],
@@ -136,26 +115,8 @@ def kda() -> Pair:
         layer_types=["linear_attention"],
     )
     theirs = drawn(module("kimi_linear", "modeling").KimiLinearDeltaAttention, config)
-    layer = ours("kda")
-    gate = theirs.forget_gate
-    same = ("q_proj", "k_proj", "v_proj", "b_proj", "o_proj")
-    layer.load_state_dict(
-        {f"{name}.weight": getattr(theirs, name).weight for name in same}
-        | {
-            "f_proj.0.weight": gate.f_a_proj.weight,
-            "f_proj.1.weight": gate.f_b_proj.weight,
-            "g_proj.0.weight": theirs.g_a_proj.weight,
-            "g_proj.1.weight": theirs.g_b_proj.weight,
-            # flash-linear-attention has one here, the published model has none.
-            "g_proj.1.bias": torch.zeros(MODEL),
-            "conv_weight": theirs.conv1d.weight,
-            "A_log": gate.A_log.flatten(),
-            "dt_bias": gate.dt_bias,
-            "norm_weight": theirs.o_norm.weight,
-        }
-    )
     return Pair(
-        ours=layer,
+        ours=ours(theirs),
         theirs=lambda x, mask, cache: theirs(x, cache=cache, attention_mask=mask),
         cache=lambda: _cached(config),
         states=lambda cache: [cache.get_recurrent_state(0, state_idx=0), _conv_state(cache, 4)],
@@ -173,21 +134,8 @@ def mamba2() -> Pair:
         chunk_size=CHUNK,
     )
     theirs = drawn(module("mamba2", "modeling").Mamba2Mixer, config)
-    layer = ours("mamba2", state_size=6)
-    layer.load_state_dict(
-        {
-            "in_proj.weight": theirs.in_proj.weight,
-            "out_proj.weight": theirs.out_proj.weight,
-            "conv_weight": theirs.conv1d.weight,
-            "conv_bias": theirs.conv1d.bias,
-            "A_log": theirs.A_log,
-            "dt_bias": theirs.dt_bias,
-            "D": theirs.D,
-            "norm_weight": theirs.norm.weight,
-        }
-    )
     return Pair(
-        ours=layer,
+        ours=ours(theirs),
         theirs=lambda x, mask, cache: theirs(x, cache=cache, attention_mask=mask),
         cache=lambda: _cached(config),
         states=lambda cache: [
@@ -208,17 +156,8 @@ def lightning(place: int, layers: int) -> Pair:
     )
     minimax = module("minimax", "modeling")
     theirs = drawn(minimax.MiniMaxLightningAttention, config, place)
-    layer = ours("lightning", layer=place, layers=layers)
-    layer.load_state_dict(
-        {
-            "qkv_proj.weight": theirs.qkv_proj.weight,
-            "output_gate.weight": theirs.output_gate.weight,
-            "out_proj.weight": theirs.out_proj.weight,
-            "norm_weight": theirs.norm.weight,
-        }
-    )
     return Pair(
-        ours=layer,
+        ours=ours(theirs),
         theirs=lambda x, mask, cache: theirs(x, None, mask, cache=cache)[0],
         cache=minimax.MiniMaxCache,
         states=lambda cache: [cache.get_linear_cache(place)],

@@ -33,12 +33,16 @@ from linattn.numerics import rms_rows, silu, widen
 class GatedDeltaConfig:
     """``key_heads``: 0 for as many as heads. ``head_width``: 0 for d_model / heads.
 
+    ``value_width``: of the values of a head; 0 for ``head_width``. ``neg_eigval``: beta goes up to
+    2, so that what a key holds may change its sign (Grazzi et al. 2024, arXiv 2411.12537).
     ``conv_size``: taps of the convolution. ``eps``: added to the mean in the norm; ``unit_eps``:
     to the sum of squares of keys and queries.
     """
 
     key_heads: int = 0
     head_width: int = 0
+    value_width: int = 0
+    neg_eigval: bool = False
     conv_size: int = 4
     eps: float = 1e-6
     unit_eps: float = 1e-6
@@ -46,6 +50,7 @@ class GatedDeltaConfig:
     def __post_init__(self) -> None:
         at_least("gated_delta.key_heads", self.key_heads, 0)
         at_least("gated_delta.head_width", self.head_width, 0)
+        at_least("gated_delta.value_width", self.value_width, 0)
         at_least("gated_delta.conv_size", self.conv_size, 2)
         positive("gated_delta.eps", self.eps)
         positive("gated_delta.unit_eps", self.unit_eps)
@@ -60,13 +65,13 @@ def oracle(
 ) -> Tensor:
     """The definition, token after token; run it in float64."""
     p = parameters
-    width = p["norm_weight"].shape[0]
 
     def layer(x: Tensor) -> Tensor:
         key_heads = config.key_heads or heads
         query, key, value, beta = defined_corrections(x, config, [key_heads, key_heads, heads], p)
+        beta = 2 * beta if config.neg_eigval else beta
         decay = -p["A_log"].exp() * softplus(linear(x, p, "a_proj") + p["dt_bias"])
-        output = recurred(query, key, value, decay, beta, width**-0.5)
+        output = recurred(query, key, value, decay, beta, query.shape[-1] ** -0.5)
         output = output / torch.sqrt(output.square().mean(-1, keepdim=True) + config.eps)
         gate = nn.functional.silu(linear(x, p, "g_proj"))
         return linear((output * p["norm_weight"]).flatten(2) * gate, p, "o_proj")
@@ -81,9 +86,17 @@ class GatedDeltaLayer(DeltaRuleLayer):
         width = config.head_width or width_of("gated_delta", d_model, heads)
         key_heads = config.key_heads or heads
         divides("gated_delta.key_heads", key_heads, heads)
-        super().__init__(d_model, heads, config, width=width, key_heads=key_heads)
+        super().__init__(
+            d_model,
+            heads,
+            config,
+            width=width,
+            key_heads=key_heads,
+            value_width=config.value_width,
+        )
+        self.beta_scale = 2.0 if config.neg_eigval else 1.0
         self.a_proj = nn.Linear(d_model, heads, bias=False)
-        self.g_proj = nn.Linear(d_model, heads * width, bias=False)
+        self.g_proj = nn.Linear(d_model, heads * self.value_width, bias=False)
         self.A_log = nn.Parameter(decay_rates(heads))
         self.dt_bias = nn.Parameter(step_biases(heads))
 
@@ -99,7 +112,7 @@ class GatedDeltaLayer(DeltaRuleLayer):
             key=made.key,
             value=made.value,
             decay=-torch.exp(widen(self.A_log)) * steps,
-            beta=made.beta,
+            beta=made.beta * self.beta_scale,
             conv=made.conv,
             skip=widen(self.g_proj(x)),
         )

@@ -30,16 +30,18 @@ from linattn.numerics import by_head, logistic, rms_rows, widen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KdaConfig:
-    """``conv_size``: taps of the convolution.
+    """``head_width``: 0 for d_model / heads. ``conv_size``: taps of the convolution.
 
     ``eps``: added to the mean in the norm; ``unit_eps``: to the sum of squares of keys and queries.
     """
 
+    head_width: int = 0
     conv_size: int = 4
     eps: float = 1e-5
     unit_eps: float = 1e-6
 
     def __post_init__(self) -> None:
+        at_least("kda.head_width", self.head_width, 0)
         at_least("kda.conv_size", self.conv_size, 2)
         positive("kda.eps", self.eps)
         positive("kda.unit_eps", self.unit_eps)
@@ -72,12 +74,12 @@ class KdaLayer(DeltaRuleLayer):
     """See the head of this file."""
 
     def __init__(self, d_model: int, heads: int, config: KdaConfig) -> None:
-        width = width_of("kda", d_model, heads)
+        width = config.head_width or width_of("kda", d_model, heads)
         super().__init__(d_model, heads, config, width=width, key_heads=heads)
-        self.f_proj = _low_rank(d_model, width, bias=False)
-        self.g_proj = _low_rank(d_model, width, bias=True)
+        self.f_proj = _low_rank(d_model, width, heads * width, bias=False)
+        self.g_proj = _low_rank(d_model, width, heads * width, bias=True)
         self.A_log = nn.Parameter(decay_rates(heads))
-        self.dt_bias = nn.Parameter(step_biases(d_model))
+        self.dt_bias = nn.Parameter(step_biases(heads * width))
 
     def project(
         self, hidden_states: Tensor, mask: Optional[Tensor], conv: Tensor, one_token: bool
@@ -104,8 +106,8 @@ class KdaLayer(DeltaRuleLayer):
         return joined
 
 
-def _low_rank(d_model: int, rank: int, *, bias: bool) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(d_model, rank, bias=False), nn.Linear(rank, d_model, bias=bias))
+def _low_rank(d_model: int, rank: int, width: int, *, bias: bool) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(d_model, rank, bias=False), nn.Linear(rank, width, bias=bias))
 
 
 METHOD = LayerMethod(

@@ -28,17 +28,20 @@ from linattn.numerics import by_head, logistic, rms_rows, silu, widen
 class LightningConfig:
     """``layer`` and ``layers``: the place l in a model of L layers, which the slopes depend on.
 
-    ``eps``: added to the mean in the norm; the published model has 1e-6 here, 1e-5 in other norms.
+    ``head_width``: 0 for d_model / heads. ``eps``: added to the mean in the norm; the published
+    model has 1e-6 here, 1e-5 in other norms.
     """
 
     layer: int = 0
     layers: int = 80
+    head_width: int = 0
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
         at_least("lightning.layers", self.layers, 1)
         at_least("lightning.layer", self.layer, 0)
         at_least("lightning.layers", self.layers, self.layer + 1)
+        at_least("lightning.head_width", self.head_width, 0)
         positive("lightning.eps", self.eps)
 
 
@@ -74,13 +77,14 @@ class LightningLayer(RecurrentLayer):
     """See the head of this file."""
 
     def __init__(self, d_model: int, heads: int, config: LightningConfig) -> None:
-        width = width_of("lightning", d_model, heads)
+        width = config.head_width or width_of("lightning", d_model, heads)
+        inner = heads * width
         super().__init__(d_model, heads, config, key_width=width, value_width=width, scale=1.0)
         self.eps = float(config.eps)
-        self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.output_gate = nn.Linear(d_model, d_model, bias=False)
-        self.out_proj = nn.Linear(d_model, d_model, bias=False)
-        self.norm_weight = nn.Parameter(torch.ones(d_model))
+        self.qkv_proj = nn.Linear(d_model, 3 * inner, bias=False)
+        self.output_gate = nn.Linear(d_model, inner, bias=False)
+        self.out_proj = nn.Linear(inner, d_model, bias=False)
+        self.norm_weight = nn.Parameter(torch.ones(inner))
         self.place = 1 - config.layer / (config.layers - 1 + 1e-5) + 1e-5
 
     def project(

@@ -44,6 +44,12 @@ class InputSpec:
     dtype: Literal["float32", "float16", "int64", "int32", "bool"] | None = None
     samples: Tensor | None = None
 
+    @property
+    def values(self) -> tuple[int, int] | None:
+        """The lowest and highest token; None for what is none."""
+        last = self.lowest + self.vocabulary - 1
+        return (self.lowest, last) if self.kind == "tokens" else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

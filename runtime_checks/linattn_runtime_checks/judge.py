@@ -154,7 +154,7 @@ def _without_reference(
     tell("held-out data")
     try:
         result.task = run_task(session, artifact, reference)
-    except RunFailed as error:
+    except (RunFailed, ExportError) as error:
         message = f"{where}: held-out data does not run: {error}"
         result.findings.append(Finding.of(Code.RUN_FAILED, message))
     fell = None if result.task is None else check_task(result.task, where)

@@ -58,7 +58,8 @@ class TensorSpec(Record):
 
     ``shape`` is what the file declares: numbers, and symbols where it is dynamic. ``axes`` says
     what each axis is, ``batch`` and ``sequence`` also where the file fixes them. ``mask`` marks the
-    key padding mask.
+    key padding mask; ``values`` are the lowest and highest whole number that an input was verified
+    with, beyond which a table of embeddings ends.
     """
 
     name: str
@@ -66,6 +67,7 @@ class TensorSpec(Record):
     shape: list[int | str]
     axes: list[int | str] = []
     mask: bool = False
+    values: tuple[int, int] | None = None
 
     @property
     def is_mask(self) -> bool:

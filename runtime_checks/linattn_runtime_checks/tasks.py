@@ -43,10 +43,11 @@ def run_task(session: Session, artifact: Artifact, reference: Reference) -> Task
         filled = np.concatenate([rows, np.arange(max(least - len(rows), 0)) % len(labels)])
         batch = {name: tensor[filled] for name, tensor in inputs.items()}
         output = _run(session, artifact, batch, [piece] * (length // piece))
-        if output.shape[: labels.ndim] != (len(filled), *labels.shape[1:]):
+        leading, classes = [len(filled), *labels.shape[1:]], int(labels.max()) + 1
+        if list(output.shape[:-1]) != leading or output.shape[-1] < classes:
             raise RunFailed(
                 f"the output has shape {list(output.shape)}, which does not go with labels "
-                f"{[len(filled), *labels.shape[1:]]}"
+                f"{leading} of {classes} classes"
             )
         parts.append(output[: len(rows)])
     return TaskResult(

@@ -52,6 +52,7 @@ class Job:
                 shape=self._shape(spec.axes),
                 axes=list(spec.axes),
                 mask=spec.kind == "mask",
+                values=spec.values,
             )
             for spec in self.subject.inputs
         ]

@@ -1,0 +1,131 @@
+"""What adopt() measures with: float64 whatever the code says, and distances in roundings."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fake_peers import WIDTH, drawn
+from linattn.adoption.check import own_dtype
+from linattn.adoption.double import InDouble
+from linattn.adoption.rounding import Error, Yardstick, copy_in, error_of, run
+from linattn.adoption.trials import LENGTHS, padding, token_trials
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.float(),
+        lambda x: x.to(torch.float32),
+        lambda x: x.half().float(),
+        lambda x: x.type(torch.float32),
+        lambda x: torch.zeros(2) + x,
+        lambda x: torch.ones(2, dtype=torch.float32) * x,
+        lambda x: torch.arange(2, dtype=torch.float32) + x,
+        lambda x: nn.functional.softmax(x, dim=-1, dtype=torch.float32),
+        lambda x: [x.float()][0],
+    ],
+)
+def test_no_cast_narrows(make: Any) -> None:
+    x = torch.tensor([1 + 1e-12, 1.0], dtype=torch.float64)
+    with InDouble():
+        y = make(x)
+    assert y.dtype == torch.float64
+    assert y[0] != y[1] or make(x).dtype == torch.float32
+
+
+def test_other_types_stay() -> None:
+    with InDouble():
+        assert torch.zeros(2, dtype=torch.int64).bool().dtype == torch.bool
+    assert torch.zeros(2).dtype == torch.float32
+
+
+def rows(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64).reshape(-1, 1)
+
+
+def test_the_error_is_of_the_worst_row_and_of_the_whole() -> None:
+    found = error_of([rows(1.1, 10.0)], [rows(1.0, 10.0)])
+    assert found.row == pytest.approx(0.1)
+    assert found.whole == pytest.approx(0.1 / 101**0.5)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (rows(1.0), rows(1.0, 1.0)),
+        (rows(torch.nan), rows(1.0)),
+        (rows(1.0), rows(torch.nan)),
+        (rows(1e-9, 1.0), rows(0.0, 1.0)),
+    ],
+    ids=["shape", "NaN", "NaN expected", "zero by definition"],
+)
+def test_what_no_rounding_explains(mine: Tensor, theirs: Tensor) -> None:
+    assert error_of([mine], [theirs]).row == float("inf")
+
+
+def test_outputs_that_are_missing_count() -> None:
+    assert error_of([rows(1.0)], [rows(1.0), rows(1.0)]).whole == float("inf")
+
+
+def test_padding_does_not_count() -> None:
+    real = torch.tensor([[True, False]])
+    mine, theirs = rows(1.0, 5.0).unsqueeze(0), rows(1.0, 1.0).unsqueeze(0)
+    assert error_of([mine], [theirs], real=real) == Error(row=0.0, whole=0.0)
+
+
+def test_channels_may_be_another_axis() -> None:
+    mine, theirs = torch.randn(2, 3, 4, 5, dtype=torch.float64), torch.ones(2, 3, 4, 5)
+    moved = [x.movedim(1, -1) for x in (mine, theirs)]
+    assert error_of([mine], [theirs], 1) == error_of([moved[0]], [moved[1]])
+
+
+def test_a_rounding_is_of_the_size_of_the_type() -> None:
+    layer = drawn().eval()
+    trial = token_trials(WIDTH, hidden="x")[2]
+    for dtype, low, high in ((torch.float32, 1e-8, 1e-5), (torch.float64, 1e-17, 1e-13)):
+        yardstick = Yardstick(layer, dtype)
+        expected = run(yardstick.exact, trial, torch.float64)
+        own = yardstick.own_error(trial, expected)
+        whole = yardstick.rounding(trial, expected, own)
+        assert own.row <= whole.row
+        assert low < whole.row < high
+
+
+def test_the_layer_itself_is_not_changed() -> None:
+    layer = drawn().train()
+    before = {name: p.clone() for name, p in layer.named_parameters()}
+    yardstick = Yardstick(layer, torch.float32)
+    trial = token_trials(WIDTH, hidden="x")[0]
+    yardstick.rounding(trial, [torch.ones(2, 1, WIDTH)], Error(row=0.0, whole=0.0))
+    assert layer.training
+    for name, parameter in layer.named_parameters():
+        assert torch.equal(parameter, before[name])
+        assert parameter.requires_grad
+        assert parameter.dtype == torch.float32
+
+
+def test_copies_have_no_hooks() -> None:
+    layer = drawn()
+    layer.to_q.register_forward_hook(lambda *_: None)
+    twin: Any = copy_in(layer, torch.float64)
+    assert not twin.to_q._forward_hooks
+    assert layer.to_q._forward_hooks
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_half_precision_is_judged_in_single(dtype: torch.dtype) -> None:
+    assert own_dtype(drawn().to(dtype)) == torch.float32
+    assert own_dtype(drawn().double()) == torch.float64
+
+
+def test_trials_are_short_and_long_plain_and_padded() -> None:
+    trials = token_trials(WIDTH, hidden="x", mask="mask", longest=40)
+    lengths = [trial.inputs["x"].shape[1] for trial in trials]
+    assert set(lengths) == {n for n in LENGTHS if n < 40} | {40}
+    masked = [trial for trial in trials if trial.real is not None]
+    assert masked
+    assert all(trial.inputs["mask"].any(dim=1).all() for trial in masked)
+    assert not all(trial.inputs["mask"].all() for trial in masked)
+    assert padding(6, left=True).tolist()[1] == [False, False, True, True, True, True]
