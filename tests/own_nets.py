@@ -204,12 +204,12 @@ number = 3
 
 
 class Decoder(nn.Module):
-    """A recurrent layer of linattn inside a module of one's own."""
+    """A causal layer of linattn inside a module of one's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, method: str = "gla") -> None:
         super().__init__()
         self.embed = nn.Embedding(32, WIDTH)
-        self.layer = attention_layer(WIDTH, 2, method="gla")
+        self.layer = attention_layer(WIDTH, 2, method=method)
         self.head = nn.Linear(WIDTH, 32)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -123,7 +123,10 @@ CONFLICTS = [
     row("no-check-and-runtime", "--no-check --runtime ort-cpu", "--no-check and --runtime"),
     row("mask-for-digits", "--model digits --mask", "digits takes no attention_mask", "--mask"),
     row(
-        "bytes-without-state", "--model bytes", "needs a method that carries a state", "gated_delta"
+        "bytes-without-state",
+        "--model bytes -m elu",
+        "needs a method that carries a state",
+        "gated_delta",
     ),
     row("heads-for-digits", "--model digits --heads 2", "digits has trained weights", "--heads 2"),
     row(

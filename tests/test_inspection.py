@@ -7,8 +7,7 @@ import pytest
 from conftest import CallCli
 from linattn import NAMES
 from linattn_export.formats import FORMATS
-from linattn_export.formats.onnx_graph import _IR_OF_OPSET
-from linattn_export.inspection import smallest_onnxruntime
+from linattn_export.releases import IR_OF_OPSET, smallest_onnxruntime
 from linattn_models import MODELS
 from linattn_runtime_checks.runtimes import RUNTIMES
 
@@ -28,7 +27,7 @@ DYNAMIC = "layer/elu/onnx/dynamic/model.onnx"
     ],
 )
 def test_the_release_that_was_seen_to_load_each_opset(opset: int, release: str) -> None:
-    assert smallest_onnxruntime(opset, _IR_OF_OPSET[opset]) == release
+    assert smallest_onnxruntime(opset, IR_OF_OPSET[opset]) == release
 
 
 def test_a_newer_ir_needs_a_newer_release_whatever_the_opset() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
+from linattn_export.subjects import make_subjects
 from linattn_models import MODELS, ModelError, ModelOptions, Task
 from linattn_models.langid import LANGUAGES, MODEL, TEXT, LanguageModel, task, weights_path
 from linattn_models.trained import FOLDER
@@ -219,3 +220,9 @@ def test_faults_of_attention_are_planted_in_attention(built: tuple[Path, Report]
     assert not graph.comes_from_a(graph.of_type("Div")[-1].input[1], "MatMul")
     assert normaliser_dropped(graph, artifact)
     assert graph.of_type("Div")[-1].output[0] == mean
+
+
+def test_what_is_built_where_no_method_is_named_has_weights() -> None:
+    for model, methods in (("langid", ["elu"]), ("bytes", ["gated_delta"])):
+        subjects = make_subjects(BuildRequest(models=(model,), entries=("forward",)))
+        assert [subject.method for subject in subjects] == methods

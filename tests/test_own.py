@@ -196,6 +196,19 @@ def test_names_are_folders_everywhere() -> None:
 
 
 @pytest.mark.slow
+def test_a_causal_method_inside_walks_over_any_number_of_chunks(tmp_path: Path) -> None:
+    spec = {
+        "symbols": {"batch": "1:4", "sequence": "1:300"},
+        "inputs": {"tokens": {"dtype": "int64", "shape": ["batch", "sequence"], "range": [0, 31]}},
+        "promises": {"causal": True, "cost": "linear"},
+    }
+    for method in ("retention", "causal_elu"):
+        module = own_nets.Decoder(method)
+        report = exported(module, spec, tmp_path / method, formats=["onnx", "pt2"])
+        assert report.exit_code is ExitCode.PASS, report.all_findings()
+
+
+@pytest.mark.slow
 def test_a_recurrent_layer_inside_can_be_one_node(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(
         '[symbols]\nbatch = "1:4"\nsequence = "1:300"\n'

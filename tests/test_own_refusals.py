@@ -70,7 +70,7 @@ def test_the_reason_names_the_line_and_the_fix(
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        ({"y": SPEC["inputs"]["x"]}, ["inputs.y", "Plain.forward takes x"]),
+        ({"y": SPEC["inputs"]["x"]}, ["inputs.y", "Plain.forward has no argument 'y'; it takes x"]),
         ({"x": SPEC["inputs"]["x"], "xx": {"shape": [3]}}, ["inputs.xx", "did you mean 'x'"]),
         ({"x": {"shape": ["batch", "sequence", 8], "dtype": "float16"}}, ["inputs.x.dtype"]),
     ],
@@ -91,6 +91,23 @@ def test_arguments_and_fields_that_are_missing_or_unknown(tmp_path: Path) -> Non
     (tmp_path / "out").rmdir()
     error = refused(own_nets.Structured(), PAIR | {"inputs": wrong, "symbols": {}}, tmp_path)
     assert "inputs.pair.rihgt: Pair has left, right; did you mean 'right'" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "promise"),
+    [
+        ("Image", {"image": {"shape": ["batch", 3, 16, 16]}}, {"causal": True}),
+        ("Image", {"image": {"shape": ["batch", 3, 16, 16]}}, {"permutation_equivariant": True}),
+        ("Image", {"image": {"shape": ["batch", 3, 16, 16]}}, {"cost": "linear"}),
+    ],
+)
+def test_a_promise_that_nothing_would_check(
+    name: str, inputs: dict[str, Any], promise: dict[str, Any], tmp_path: Path
+) -> None:
+    spec = {"symbols": {"batch": "1:4"}, "inputs": inputs, "promises": promise}
+    error = refused(getattr(own_nets, name)(), spec, tmp_path)
+    assert f"promises.{next(iter(promise))}: " in str(error)
+    assert "leave the promise out" in str(error)
 
 
 def test_outputs_that_do_not_exist(tmp_path: Path) -> None:

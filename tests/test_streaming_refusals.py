@@ -24,6 +24,7 @@ from linattn_runtime_checks.errors import EnvironmentProblem, UsageError
         ("-m kda --onnx-form fast", 2, "unknown ONNX form: 'fast'; known: portable, ms, std27"),
         ("-m kda --onnx-form auto", 2, "--onnx-form auto needs --min-ort"),
         ("-m kda --onnx-form ms --min-ort 1.20", 2, "loads from ONNX Runtime 1.25.1 on"),
+        ("-m elu --opset 23 --min-ort 1.15", 2, "--opset 23 loads from ONNX Runtime 1.23 on"),
         ("-m kda --onnx-form auto --min-ort new", 2, "must be a release such as 1.25.1, got 'new'"),
         ("-m gated-delta", 2, "did you mean 'gated_delta'?"),
     ],

@@ -25,7 +25,8 @@ def build(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write.")
     ] = Path("artifacts"),
     method: Annotated[
-        Names, typer.Option("--method", "-m", metavar="NAME", help="Method (repeat) [all].")
+        Names,
+        typer.Option("--method", "-m", metavar="NAME", help="Method (repeat) [six: list]."),
     ] = None,
     model: Annotated[
         Names, typer.Option("--model", metavar="NAME", help="Model (repeat) [layer].")

@@ -9,25 +9,10 @@ from rich.console import Console
 
 from linattn_export.formats.one_node import OP
 from linattn_export.onnx_forms import FORMS, Form, release
+from linattn_export.releases import later, smallest_onnxruntime
 from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError, UsageError
 from linattn_runtime_checks.manifest import FILE_NAME, read
-
-# The smallest ONNX Runtime release (CPU wheel) that loads an opset, and an IR version, of 1.15 and
-# later: each wheel was installed and given files of every opset that a build writes.
-_SINCE_OPSET = {17: "1.15", 18: "1.15", 19: "1.16", 20: "1.17", 21: "1.18", 22: "1.21", 23: "1.23"}
-_SINCE_IR = {8: "1.15", 9: "1.16", 10: "1.18", 11: "1.23", 13: "1.25"}
-
-
-def smallest_onnxruntime(opset: int, ir_version: int) -> str:
-    """The oldest ONNX Runtime that was seen to load such a file, of 1.15 and later."""
-    opset_release = _SINCE_OPSET.get(opset, "1.15" if opset < 17 else "1.32")
-    ir_release = _SINCE_IR.get(ir_version, "1.15" if ir_version < 8 else "1.32")
-    return max(opset_release, ir_release, key=_numbers)
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(map(int, release.split(".")))
 
 
 def form_of(model: Any) -> Form | None:
@@ -64,7 +49,7 @@ def describe(path: Path) -> dict[str, Any]:
     form = form_of(model)
     smallest = smallest_onnxruntime(opsets.get("ai.onnx", 0), model.ir_version)
     if form is not None:
-        smallest = max(smallest, release(form.since), key=_numbers)
+        smallest = later(smallest, release(form.since))
     return {
         "file": str(path),
         "bytes": path.stat().st_size,

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from linattn_export.onnx_forms import chosen_forms
+from linattn_export.onnx_forms import chosen_forms, parse_release
+from linattn_export.releases import IR_OF_OPSET, smallest_onnxruntime
 from linattn_export.variants import ENTRIES, PORTABLE
 from linattn_runtime_checks.errors import UsageError, unknown
 
@@ -91,6 +92,13 @@ class BuildRequest:
             if name not in ENTRIES:
                 raise UsageError(unknown("entry", name, ENTRIES))
         object.__setattr__(self, "onnx_forms", chosen_forms(self.onnx_forms, self.min_ort))
+        if self.min_ort is not None:
+            since = smallest_onnxruntime(self.opset, IR_OF_OPSET[self.opset])
+            if parse_release("", since) > parse_release("--min-ort", self.min_ort):
+                raise UsageError(
+                    f"--opset {self.opset} loads from ONNX Runtime {since} on, --min-ort asks for "
+                    f"{self.min_ort}; leave --opset out: 18 loads from 1.15 on"
+                )
         for length in self.lengths or ():
             if length < 1:
                 raise UsageError(f"-n/--seq-len must be at least 1, got {length}")

@@ -33,18 +33,19 @@ def make_subjects(request: BuildRequest) -> list[Subject]:
     for name in request.models:
         if name not in MODELS:
             raise UsageError(unknown("model", name, MODELS))
-    methods = request.methods or DEFAULT_METHODS
-    for name in (*methods, *request.options):
+    for name in (*request.methods, *request.options):
         if name not in NAMES:
             raise UsageError(unknown("method", name, NAMES))
+    pairs = [
+        (MODELS[model], method)
+        for model in dict.fromkeys(request.models)
+        for method in dict.fromkeys(request.methods or MODELS[model].methods or DEFAULT_METHODS)
+    ]
     for name in request.options:
-        if name not in methods:
+        if name not in {method for _, method in pairs}:
             raise UsageError(f"--option {name}.*: method {name} is not among those to build")
     return [
-        subject
-        for model in dict.fromkeys(request.models)
-        for method in dict.fromkeys(methods)
-        for subject in _make_subjects(MODELS[model], method, request)
+        subject for model, method in pairs for subject in _make_subjects(model, method, request)
     ]
 
 

@@ -21,7 +21,7 @@ from linattn import StateSpec, attention_layer
 from linattn.numerics import widen
 from linattn_models.contract import InputSpec, Model, ModelError, ModelOptions, Task, check_length
 from linattn_models.streaming import STREAMING
-from linattn_models.trained import FOLDER, refuse_sizes, weights_of
+from linattn_models.trained import FOLDER, refuse_sizes, trained_methods, weights_of
 
 BYTES = 256
 D_MODEL = 96
@@ -210,6 +210,7 @@ MODEL = Model(
     fixed_lengths=(128,),
     dynamic_lengths=(1, 1024),
     max_length=lambda module: None,
+    methods=trained_methods("bytes"),
     weights=weights_path,
     task=task,
 )

@@ -115,6 +115,8 @@ class Model:
     directions: Callable[[nn.Module], Mapping[str, Mapping[str, Tensor]]] | None = None
     """For the hostile families ``negative-features`` and ``near-zero-denominator``: input name to
     the vector (last axis, float64) that all tokens follow."""
+    methods: tuple[str, ...] = ()
+    """What it is built with where no method is named; none means linattn.DEFAULT_METHODS."""
     weights: Callable[[str], Path] | None = None
     """Trained weights that ship with the model, by method name."""
     task: Callable[[], Task] | None = None

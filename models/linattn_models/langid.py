@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from linattn import MultiHeadAttention
 from linattn.numerics import token_sum, zero_masked
 from linattn_models.contract import InputSpec, Model, ModelOptions, Task, check_length
-from linattn_models.trained import FOLDER, refuse_sizes, weights_of
+from linattn_models.trained import FOLDER, refuse_sizes, trained_methods, weights_of
 
 LANGUAGES = (
     "ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he", "hi", "hr",
@@ -195,6 +195,7 @@ MODEL = Model(
     fixed_lengths=(TEXT,),
     dynamic_lengths=(1, 512),
     max_length=lambda module: None,
+    methods=trained_methods("langid"),
     weights=weights_path,
     task=task,
     labels=LANGUAGES,

@@ -8,6 +8,11 @@ from linattn_models.contract import ModelError, ModelOptions
 FOLDER = Path(__file__).parent / "weights"
 
 
+def trained_methods(model: str) -> tuple[str, ...]:
+    """The methods with which ``model`` has trained weights."""
+    return tuple(name for name in NAMES if (FOLDER / model / f"{name}.safetensors").is_file())
+
+
 def weights_of(model: str, method: str) -> Path:
     """The trained weights of ``model`` with ``method``.
 
@@ -17,9 +22,9 @@ def weights_of(model: str, method: str) -> Path:
     folder = FOLDER / model
     path = folder / f"{method}.safetensors"
     if not path.is_file():
-        trained = [name for name in NAMES if (folder / f"{name}.safetensors").is_file()]
+        known = ", ".join(trained_methods(model))
         raise ModelError(
-            f"{model} has no trained weights for method {method!r}; known: {', '.join(trained)}; "
+            f"{model} has no trained weights for method {method!r}; known: {known}; "
             f"train them with models/training/{model}.py"
         )
     return path

@@ -19,14 +19,11 @@ from linattn_export.formats.decomposition import as_traced, needs_none, promotes
 from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
 from linattn_export.onnx_forms import FORMS
+from linattn_export.releases import IR_OF_OPSET, IR_VERSION
 from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import TensorSpec
 
-# Loads from ONNX Runtime 1.15 on; the exporter would write 10, which 1.17 refuses.
-IR_VERSION = 8
-# From opset 21 on the standard wants a newer IR.
-_IR_OF_OPSET = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 NATIVE_OPSET = 18
 _LARGEST_FOLDED = 1024  # elements; a row of ones for every token is a megabyte soon
 _PROTOBUF_LIMIT = 2**31 - 2**24
@@ -134,7 +131,7 @@ def _clean(model: Any, job: Job) -> None:
     model.producer_name, model.producer_version = "linattn", job.metadata.get("linattn.version", "")
     model.doc_string = None
     form = FORMS[job.variant.form]
-    model.ir_version = form.ir_version or _IR_OF_OPSET.get(job.opset, IR_VERSION)
+    model.ir_version = form.ir_version or IR_OF_OPSET.get(job.opset, IR_VERSION)
     model.metadata_props.clear()
     model.metadata_props.update(job.metadata)
 

@@ -51,7 +51,8 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
     }
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     takes_more = [n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL]
-    signature = f"{type(module).__name__}.forward takes {', '.join(parameters) or 'nothing'}"
+    forward = f"{type(module).__name__}.forward"
+    signature = f"it takes {', '.join(parameters) or 'nothing'}"
     named: dict[str, Any] = {}
     words: list[str] = []
     tree = inputs.spec.inputs
@@ -59,7 +60,9 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
         if name not in by_name and not takes_any and not takes_more:
             near = closest(name, by_name)
             hint = f"; did you mean {near!r}?" if near else ""
-            raise UsageError(f"{key_of((name,))}: {signature}{hint}")
+            raise UsageError(
+                f"{key_of((name,))}: {forward} has no argument {name!r}; {signature}{hint}"
+            )
         value = _expression(branch, (name,), hints.get(name), named)
         positional = (
             name in by_name and by_name[name].kind is not inspect.Parameter.KEYWORD_ONLY
@@ -69,7 +72,7 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
     for name, parameter in by_name.items():
         if parameter.default is parameter.empty and name not in tree:
             raise UsageError(
-                f"{key_of((name,))} is missing: {signature}, and {name} has no default; "
+                f"{key_of((name,))} is missing: the argument {name!r} of {forward} has no default; "
                 f"describe it in [{key_of((name,))}]"
             )
     return ", ".join(words), named

@@ -1,6 +1,7 @@
 """The subject of a module of one's own: what the pipeline exports and judges."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -8,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from linattn.causal import CausalAttention
+from linattn import NAMES, record_of
 from linattn.layers.base import RecurrentLayer
 from linattn.recurrent.chunk import CHUNK
 from linattn_export.own.call import make_entry
@@ -44,6 +45,7 @@ def make_subject(
     dtype = TORCH_DTYPES[request.dtype]
     specs = tuple(_spec(path, table, inputs, request) for path, table in inputs.tables.items())
     found = probe(module, inputs, specs, dtype, request.seed)
+    _require_checkable(inputs, found.outputs)
     traits = traits_of_own(module, inputs)
     masked = any(spec.kind == "mask" for spec in specs)
     model = Model(
@@ -81,6 +83,25 @@ def make_subject(
     )
 
 
+def _require_checkable(inputs: Inputs, outputs: Mapping[str, tuple[str | int, ...]]) -> None:
+    """Refuse promises that nothing would hold the artifacts to."""
+    promises = inputs.spec.promises
+    along = [name for name, axes in outputs.items() if "sequence" in axes]
+    if promises.causal and not along:
+        raise UsageError(
+            f"promises.causal: none of the outputs {', '.join(outputs)} has a sequence axis, so "
+            "nothing could be checked; leave the promise out"
+        )
+    if promises.permutation_equivariant and len(along) < len(outputs):
+        missing = next(name for name in outputs if name not in along)
+        raise UsageError(
+            f"promises.permutation_equivariant: output {missing!r} has no sequence axis; "
+            "leave the promise out, or the output, with outputs = [..]"
+        )
+    if promises.cost is not None and not inputs.has("sequence"):
+        raise UsageError("promises.cost: no input has a sequence axis; leave the promise out")
+
+
 def safe_name(name: str) -> str:
     """``MyNet`` as ``my_net``: a folder on every system."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
@@ -92,12 +113,14 @@ def traits_of_own(module: nn.Module, inputs: Inputs) -> Traits:
     promises = inputs.spec.promises
     parts = list(module.modules())
     recurrent = any(isinstance(part, RecurrentLayer) for part in parts)
+    records = map(record_of, NAMES)
+    causal = tuple(record.config for record in records if record.capabilities.causal)
     return Traits(
         cost=promises.cost or "unknown",
         causal=promises.causal,
         equivariant=promises.permutation_equivariant,
         recurrent=recurrent,
-        scans=recurrent or any(isinstance(part, CausalAttention) for part in parts),
+        scans=recurrent or any(isinstance(getattr(p, "config", None), causal) for p in parts),
         divides_rows=True,
         block=CHUNK if recurrent else 0,
     )
