@@ -78,6 +78,8 @@ class Record:
     title: str
     formula: str
     source: str
+    when: str
+    """When to choose it rather than another, in sentences; names and options in backticks."""
     config: type
     capabilities: Capabilities
     limits: Mapping[str, str] = field(default_factory=dict)

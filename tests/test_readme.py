@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from doc_markdown import table
 from linattn_export.listing import tables
 
 ROOT = Path(__file__).parents[1]
@@ -30,10 +31,7 @@ def rendered() -> str:
     """The tables of the registries as Markdown."""
     parts = []
     for name, (headings, rows) in tables().items():
-        lines = [f"### {name.capitalize()}", "", "| " + " | ".join(headings) + " |"]
-        lines.append("|" + " --- |" * len(headings))
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-        parts.append("\n".join(lines))
+        parts.append(f"### {name.capitalize()}\n\n{table(headings, rows)}")
     return "\n\n".join(parts)
 
 

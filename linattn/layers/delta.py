@@ -97,6 +97,10 @@ METHOD = LayerMethod(
     title="DeltaNet",
     formula="S_t = (I - beta k k^T) S_{t-1} + beta k v^T, out = rms(S^T q)",
     source="Yang et al. 2024, arXiv 2406.06484",
+    when=(
+        "Where a token must replace what an earlier one wrote under the same key, as in recalling "
+        "pairs. Nothing fades by itself: take `gated_delta` for long texts."
+    ),
     config=DeltaConfig,
     layer=DeltaLayer,
     oracle=oracle,

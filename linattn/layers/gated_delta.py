@@ -129,6 +129,11 @@ METHOD = LayerMethod(
     title="Gated DeltaNet",
     formula="S_t = (I - beta k k^T) exp(g) S_{t-1} + beta k v^T, out = rms(S^T q) silu(gate)",
     source="Yang et al. 2024, arXiv 2412.06464",
+    when=(
+        "As the first method to try for a language model: it corrects, as `delta` does, and "
+        "forgets, at one rate for each head. It is the layer of Qwen3-Next, whose sizes "
+        "`key_heads` and `head_width` take; the model `bytes` has trained weights for it."
+    ),
     config=GatedDeltaConfig,
     layer=GatedDeltaLayer,
     oracle=oracle,

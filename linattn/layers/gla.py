@@ -123,6 +123,10 @@ METHOD = LayerMethod(
     title="Gated linear attention",
     formula="S_t = diag(exp(g)) S_{t-1} + k v^T, out = rms(S^T q) silu(gate)",
     source="Yang et al. 2023, arXiv 2312.06635",
+    when=(
+        "Where the model shall learn what to forget, channel by channel. In portable ONNX that "
+        "takes about twice as long as one decay for each head, which `mamba2` has."
+    ),
     config=GlaConfig,
     layer=GlaLayer,
     oracle=oracle,

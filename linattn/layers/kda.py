@@ -115,6 +115,10 @@ METHOD = LayerMethod(
     title="Kimi Delta Attention",
     formula="S_t = (I - beta k k^T) diag(exp(g)) S_{t-1} + beta k v^T, out = rms(S^T q) gate",
     source="Kimi Team 2025, arXiv 2510.26692",
+    when=(
+        "As `gated_delta`, where one rate of forgetting for each channel is wanted. In portable "
+        "ONNX it takes twice as long for that; as one node (`--onnx-form ms`) the two are closer."
+    ),
     config=KdaConfig,
     layer=KdaLayer,
     oracle=oracle,

@@ -118,6 +118,11 @@ METHOD = LayerMethod(
     title="Lightning attention, as in MiniMax-01",
     formula="S_t = exp(-s_h) S_{t-1} + k v^T, out = rms(S^T q) sigmoid(gate)",
     source="Qin et al. 2024, arXiv 2401.04658",
+    when=(
+        "To run weights of the published model, or where a fixed decay and a learned gate on the "
+        "output are enough. Set `layer` and `layers` for each layer of a model: the decay depends "
+        "on them."
+    ),
     config=LightningConfig,
     layer=LightningLayer,
     oracle=oracle,

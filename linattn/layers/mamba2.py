@@ -142,6 +142,11 @@ METHOD = LayerMethod(
     title="Mamba-2",
     formula="S_t = exp(-A_h dt) S_{t-1} + B (dt x)^T, out = rms((S^T C + D x) silu(z))",
     source="Dao and Gu 2024, arXiv 2405.21060",
+    when=(
+        "To run weights of published Mamba-2 models, or where a wide layer with one learned decay "
+        "for each head is wanted. Its state is the largest here at the same width, and its step "
+        "the slowest."
+    ),
     config=Mamba2Config,
     layer=Mamba2Layer,
     oracle=oracle,

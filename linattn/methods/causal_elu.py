@@ -65,6 +65,10 @@ METHOD = Method(
     title="Causal linear attention, elu(x) + 1",
     formula="out_i = phi(q_i) S_i / (phi(q_i) z_i + eps), sums over j <= i, phi = elu + 1",
     source="Katharopoulos et al. 2020, arXiv 2006.16236",
+    when=(
+        "For a decoder without gates. It never forgets: for long texts take a method whose state "
+        "decays, such as `gated_delta`."
+    ),
     config=CausalEluConfig,
     module=CausalEluAttention,
     oracle=oracle,

@@ -63,6 +63,10 @@ METHOD = Method(
     title="Causal ReLU linear attention",
     formula="out_i = relu(q_i) S_i / (relu(q_i) z_i + eps), sums over j <= i",
     source="Cai et al. 2022, arXiv 2205.14756; Katharopoulos et al. 2020, arXiv 2006.16236",
+    when=(
+        "As `causal_elu`, with the cheaper feature map. A query without a positive feature gets "
+        "zeros."
+    ),
     config=CausalReluConfig,
     module=CausalReluAttention,
     oracle=oracle,

@@ -68,6 +68,10 @@ METHOD = Method(
     title="Causal first-order Taylor attention",
     formula="out_i = sum_j (1 + q'_i k'_j) v_j / sum_j (1 + q'_i k'_j), j <= i, unit rows",
     source="Li et al. 2020, arXiv 2007.14902",
+    when=(
+        "As `taylor`, where no token may see a later one. Weights are even, and nothing is "
+        "forgotten: for short sequences, or beside local attention."
+    ),
     config=CausalTaylorConfig,
     module=CausalTaylorAttention,
     oracle=oracle,

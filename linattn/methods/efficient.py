@@ -76,6 +76,11 @@ METHOD = Method(
     title="Efficient attention",
     formula="softmax_features(Q) (softmax_tokens(K)^T V)",
     source="Shen et al. 2018, arXiv 1812.01243",
+    when=(
+        "For images and sets, where all tokens are there at once: of the linear methods here it "
+        "adds the least to its matrix products. Each key channel becomes one summary of the "
+        "sequence, and a query mixes these; it cannot point to one token."
+    ),
     config=EfficientConfig,
     module=EfficientAttention,
     oracle=oracle,

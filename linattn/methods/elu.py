@@ -86,6 +86,10 @@ METHOD = Method(
     title="Linear attention, elu(x) + 1",
     formula="phi(Q) (phi(K)^T V) / (phi(Q) sum phi(K) + eps), phi = elu + 1",
     source="Katharopoulos et al. 2020, arXiv 2006.16236",
+    when=(
+        "As the first linear method to try: every weight is positive, no option needs a choice, "
+        "and `causal_elu` is its causal form, with parameters of the same shapes."
+    ),
     config=EluConfig,
     module=EluAttention,
     oracle=oracle,

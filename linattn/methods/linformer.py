@@ -129,6 +129,11 @@ METHOD = Method(
     title="Linformer",
     formula="softmax(Q (E K)^T / sqrt(D)) (F V), E and F: [R, N_max] learned",
     source="Wang et al. 2020, arXiv 2006.04768",
+    when=(
+        "Where the longest sequence is known when the model is trained, and weights as sharp as "
+        "softmax's are wanted. Its projections are learned for places in the sequence: it has no "
+        "causal form, and padding belongs at the end."
+    ),
     config=LinformerConfig,
     module=LinformerAttention,
     oracle=oracle,

@@ -260,6 +260,10 @@ METHOD = Method(
     title="Nystromformer",
     formula="softmax(Q K~^T / sqrt(D)) Z softmax(Q~ K^T / sqrt(D)) V + conv(V), ~: segment means",
     source="Xiong et al. 2021, arXiv 2102.03902",
+    when=(
+        "As an estimate of softmax attention that keeps its sharp weights, for sequences much "
+        "longer than `landmarks`. Where tokens are nearly alike it loses three digits in float32."
+    ),
     config=NystromConfig,
     module=NystromAttention,
     oracle=oracle,

@@ -181,6 +181,11 @@ METHOD = Method(
     title="Performer (FAVOR+)",
     formula="phi(Q) (phi(K)^T V) / (phi(Q) sum phi(K)), phi(x) = exp(W x' - |x'|^2 / 2 - c) + eps",
     source="Choromanski et al. 2021, arXiv 2009.14794",
+    when=(
+        "As an estimate of softmax attention from random features: weights trained with softmax "
+        "are a start for it. More `features` bring it nearer, at a cost in proportion; large "
+        "scores are estimated worst."
+    ),
     config=PerformerConfig,
     module=PerformerAttention,
     oracle=oracle,

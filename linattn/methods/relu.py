@@ -78,6 +78,10 @@ METHOD = Method(
     title="ReLU linear attention",
     formula="relu(Q) (relu(K)^T V) / (relu(Q) sum relu(K) + eps)",
     source="Cai et al. 2022 (EfficientViT), arXiv 2205.14756",
+    when=(
+        "For vision models in the manner of EfficientViT: its feature map is the cheapest. A query "
+        "without a positive feature gets zeros."
+    ),
     config=ReluConfig,
     module=ReluAttention,
     oracle=oracle,

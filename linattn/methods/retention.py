@@ -122,6 +122,11 @@ METHOD = Method(
     title="Retention, a fixed decay for each head",
     formula="S_t = gamma_h S_{t-1} + k_t v_t^T, out_t = norm(S_t^T q_t / sqrt(D))",
     source="Sun et al. 2023, arXiv 2307.08621",
+    when=(
+        "Where forgetting at a fixed rate is enough: nothing is learned for it, and its step is "
+        "among the fastest here. Take `gla` or `gated_delta` where the model shall learn what to "
+        "forget."
+    ),
     config=RetentionConfig,
     module=Retention,
     oracle=oracle,

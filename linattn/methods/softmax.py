@@ -83,6 +83,11 @@ METHOD = Method(
     title="Softmax attention (quadratic baseline)",
     formula="softmax(Q K^T / sqrt(D)) V",
     source="Vaswani et al. 2017, arXiv 1706.03762",
+    when=(
+        "As the baseline that the others are compared with, and where sequences stay below a few "
+        "hundred tokens: there it is as fast. Only it computes what models trained with softmax "
+        "attention learned."
+    ),
     config=SoftmaxConfig,
     module=SoftmaxAttention,
     oracle=oracle,

@@ -118,6 +118,11 @@ METHOD = Method(
     title="First-order Taylor attention",
     formula="(sum V + Q' (K'^T V)) / (n + Q' sum K'), rows of Q', K' of unit length",
     source="Li et al. 2020, arXiv 2007.14902",
+    when=(
+        "Where only the direction of queries and keys shall count: rows are brought to unit "
+        "length, and no weight exceeds twice that of an unrelated token. It cannot single out one "
+        "token."
+    ),
     config=TaylorConfig,
     module=TaylorAttention,
     oracle=oracle,

@@ -28,8 +28,9 @@ class Place:
     def __str__(self) -> str:
         text = linecache.getline(self.file, self.line).strip()
         shown = os.path.relpath(self.file)
-        name = self.file if shown.startswith("..") else shown
-        return f"{name}:{self.line}" + (f" `{text}`" if text else "")
+        if shown.startswith(".."):  # this text is kept in reports, which are no one machine's
+            shown = os.path.join("..", *Path(self.file).parts[-2:])
+        return f"{shown}:{self.line}" + (f" `{text}`" if text else "")
 
 
 def is_own(file: str) -> bool:
