@@ -1,5 +1,6 @@
 """flash-linear-attention's layers by ours: from a model, and from options and weights alone."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from linattn.adoption import Unsupported
 from linattn.adoption.double import InDouble
 from linattn.adoption.fla import from_state_dict
 from linattn.adoption.rounding import K
+from linattn_export import export_module
 
 pytestmark = pytest.mark.references
 
@@ -121,3 +123,37 @@ def test_wrong_names_are_told() -> None:
     del state["q_conv1d.weight"]
     with pytest.raises(Unsupported, match=r"there is no weight 'q_conv1d\.weight'"):
         from_state_dict("GatedDeltaNet", config, state)
+
+
+@pytest.mark.parametrize(("kind", "config"), [CASES[0], CASES[3], CASES[6]])
+def test_from_weights_alone_it_is_written_and_passes(
+    kind: Any, config: dict[str, Any], tmp_path: Path
+) -> None:
+    state = drawn(kind, config).state_dict()
+    layer = from_state_dict(kind.__name__, {"hidden_size": MODEL, **config}, state)
+    inputs = {
+        "symbols": {"batch": "1:4", "sequence": "1:130"},
+        "inputs": {"x": {"shape": ["batch", "sequence", MODEL]}},
+    }
+    report = export_module(
+        Output(layer),
+        inputs,
+        tmp_path / "out",
+        formats=("onnx",),
+        runtimes=("ort-cpu",),
+        latency=False,
+        quiet=True,
+    )
+    assert report.exit_code == 0, report.verdict
+
+
+class Output(nn.Module):
+    """The first of the three things that a layer returns; the others are None."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layer(x)[0]
+        return output

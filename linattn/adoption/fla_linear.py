@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from linattn.adoption.contract import Unsupported
-from linattn.layers.base import check_mask, zero_rows
+from linattn.layers.base import Projected, RecurrentLayer
 from linattn.numerics import by_head, elu_plus_one, rms_rows, widen
-from linattn.recurrent.run import recurrence
 
 SUM_EPS, NORM_EPS = 1e-4, 1e-10
 """Constants of the package: added to the sums of features, and to the normaliser."""
@@ -80,42 +79,52 @@ FEATURE_MAPS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-class LinearLayer(nn.Module):
-    """``[B, N, M]`` of hidden states and a mask, as our recurrent layers.
+class LinearLayer(RecurrentLayer):
+    """``[B, N, M]`` of hidden states and a mask; masked keys are in neither sum.
 
     Args:
         options: :class:`linattn.adoption.fla.LinearAttention`.
     """
 
     def __init__(self, options: Any) -> None:
-        super().__init__()
-        self.heads = int(options.num_heads)
-        self.kv_heads = int(options.num_kv_heads or options.num_heads)
-        self.normalize = bool(options.do_feature_map_norm)
-        self.norm_q, self.norm_k = bool(options.norm_q), bool(options.norm_k)
-        size = options.hidden_size
-        keys, values = int(size * options.expand_k), int(size * options.expand_v)
-        shared = self.heads // self.kv_heads
-        self.q_proj = nn.Linear(size, keys, bias=False)
-        self.k_proj = nn.Linear(size, keys // shared, bias=False)
-        self.v_proj = nn.Linear(size, values // shared, bias=False)
-        self.o_proj = nn.Linear(values, size, bias=False)
         if options.feature_map not in FEATURE_MAPS:
             raise Unsupported(
                 f"feature_map={options.feature_map!r} is not supported; supported: "
                 f"{', '.join(FEATURE_MAPS)}"
             )
+        size, heads = options.hidden_size, options.num_heads
+        keys, values = int(size * options.expand_k), int(size * options.expand_v)
+        width = keys // heads * (2 if options.feature_map == "hedgehog" else 1)
+        super().__init__(
+            size,
+            heads,
+            options,
+            key_width=width,
+            # What the normaliser is the sum of is one more value, 1.
+            value_width=values // heads + (1 if options.do_feature_map_norm else 0),
+            scale=width**-0.5,
+        )
+        self.kv_heads = int(options.num_kv_heads or heads)
+        self.normalize = bool(options.do_feature_map_norm)
+        self.norm_q, self.norm_k = bool(options.norm_q), bool(options.norm_k)
+        shared = heads // self.kv_heads
+        self.q_proj = nn.Linear(size, keys, bias=False)
+        self.k_proj = nn.Linear(size, keys // shared, bias=False)
+        self.v_proj = nn.Linear(size, values // shared, bias=False)
+        self.o_proj = nn.Linear(values, size, bias=False)
         feature_map = FEATURE_MAPS[options.feature_map]
-        self.feature_map_q = feature_map(keys // self.heads)
+        self.feature_map_q = feature_map(keys // heads)
         tied = options.tie_feature_map_qk
-        self.feature_map_k = self.feature_map_q if tied else feature_map(keys // self.heads)
+        self.feature_map_k = self.feature_map_q if tied else feature_map(keys // heads)
         self.eps = float(options.norm_eps)
         self.sum_eps, self.total_eps = SUM_EPS, NORM_EPS
         normed = options.output_norm == "rmsnorm"
-        self.norm_weight = nn.Parameter(torch.ones(values // self.heads)) if normed else None
+        self.norm_weight = nn.Parameter(torch.ones(values // heads)) if normed else None
 
-    def forward(self, hidden_states: Tensor, mask: Optional[Tensor] = None) -> Tensor:
-        """Attend; masked keys are in neither sum."""
+    def project(
+        self, hidden_states: Tensor, mask: Optional[Tensor], conv: Tensor, one_token: bool
+    ) -> Projected:
+        """See RecurrentLayer."""
         query = self.feature_map_q(by_head(self.q_proj(hidden_states), self.heads))
         key = self.feature_map_k(by_head(self.k_proj(hidden_states), self.kv_heads))
         value = widen(by_head(self.v_proj(hidden_states), self.kv_heads))
@@ -124,12 +133,15 @@ class LinearLayer(nn.Module):
             query = query / (query.sum(dim=-1, keepdim=True) + self.sum_eps)
         if self.norm_k:
             key = key / (key.sum(dim=-1, keepdim=True) + self.sum_eps)
-        if mask is not None:
-            check_mask(mask, hidden_states)
-            key, value = zero_rows(key, mask), zero_rows(value, mask)
         if self.normalize:
             value = torch.cat((value, torch.ones_like(value[..., :1])), dim=-1)
-        output, _ = recurrence(query, key, value, None, None, None, query.size(-1) ** -0.5)
+        return Projected(
+            query=query, key=key, value=value, decay=None, beta=None, conv=conv, skip=value
+        )
+
+    def finish(self, output: Tensor, skip: Tensor, hidden_states: Tensor) -> Tensor:
+        """See RecurrentLayer."""
+        output = widen(output)
         if self.normalize:
             output = output[..., :-1] / (output[..., -1:] + self.total_eps)
         weight = self.norm_weight
