@@ -145,7 +145,7 @@ def test_real_inputs_fixed_lengths_and_weights_from_the_command(tmp_path: Path) 
     torch.manual_seed(5)
     weights = own_nets.SequenceFirst().state_dict()
     save_file(weights, tmp_path / "w.safetensors")
-    save_file({"x": torch.randn(9, 4, 8)}, tmp_path / "real.safetensors")
+    save_file({"x": torch.randn(9, 11, 8)}, tmp_path / "real.safetensors")
     (tmp_path / "x.toml").write_text(
         '[symbols]\nbatch = "1:4"\nsequence = "1:30"\n'
         '[inputs.x]\nshape = ["sequence", "batch", 8]\nsamples = "real.safetensors"\n'

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from linattn_export import export_module
 from linattn_export.own.spec import read_spec
 from linattn_runtime_checks.errors import UsageError
-from own_nets import Plain
+from own_nets import Plain, Structured
+from test_own_refusals import PAIR
 
 X: dict[str, Any] = {"shape": ["batch", "sequence", 8]}
 SYMBOLS = {"batch": "1:8", "sequence": "1:40"}
@@ -101,3 +102,16 @@ def test_samples_that_do_not_fit(
     with pytest.raises(UsageError, match=rf"inputs\.x\.samples: .*{words}"):
         export_module(Plain(), tmp_path / "x.json", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_samples_of_several_inputs_belong_together(tmp_path: Path) -> None:
+    save_file(
+        {"left": torch.zeros(2, 5, 8), "right": torch.zeros(3, 5, dtype=torch.int32) + 4},
+        tmp_path / "real.safetensors",
+    )
+    document = json.loads(json.dumps(PAIR))
+    for name in ("left", "right"):
+        document["inputs"]["pair"][name]["samples"] = "real.safetensors"
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=r"right\.samples: batch is 3, but 2 in those of left"):
+        export_module(Structured(), tmp_path / "x.json", tmp_path / "out")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from linattn_export.traits import Traits
 from linattn_export.variants import Variant, make_variants
 from linattn_models import InputSpec, Model
 from linattn_runtime_checks.errors import UsageError
-from linattn_runtime_checks.reference import Origin
+from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, Origin
 
 METHOD = "own"
 """Stands for the method of a module whose mathematics nobody has told."""
@@ -43,7 +44,9 @@ def make_subject(
         UsageError: the SPEC and the module contradict each other.
     """
     dtype = TORCH_DTYPES[request.dtype]
-    specs = tuple(_spec(path, table, inputs, request) for path, table in inputs.tables.items())
+    specs = _as_one_batch(
+        tuple(_spec(path, table, inputs, request) for path, table in inputs.tables.items()), inputs
+    )
     found = probe(module, inputs, specs, dtype, request.seed)
     _require_checkable(inputs, found.outputs)
     traits = traits_of_own(module, inputs)
@@ -177,6 +180,33 @@ def _spec(
     )
 
 
+def _as_one_batch(specs: tuple[InputSpec, ...], inputs: Inputs) -> tuple[InputSpec, ...]:
+    """The specs, of whose real inputs as many are kept as one batch takes."""
+    real = [spec for spec in specs if spec.samples is not None]
+    sizes: dict[str, tuple[int, str]] = {}
+    for spec in real:
+        assert spec.samples is not None
+        for axis, size in zip(spec.axes, spec.samples.shape, strict=True):
+            if isinstance(axis, str):
+                known, name = sizes.setdefault(axis, (size, spec.name))
+                if known != size:
+                    raise UsageError(
+                        f"inputs.{spec.name}.samples: {axis} is {size}, but {known} in those of "
+                        f"{name}; real inputs of one row belong together"
+                    )
+    if "batch" not in sizes:
+        return specs
+    longest = sizes.get("sequence", (1, ""))[0]
+    fits = max(MAX_TOKENS_PER_CASE // longest, inputs.ranges["batch"].low)
+    rows = min(sizes["batch"][0], inputs.ranges["batch"].high, fits)
+    return tuple(
+        replace(spec, samples=spec.samples.narrow(spec.axes.index("batch"), 0, rows).contiguous())
+        if spec.samples is not None and "batch" in spec.axes
+        else spec
+        for spec in specs
+    )
+
+
 def _samples(path: tuple[str, ...], table: InputTable, inputs: Inputs) -> Tensor:
     """The real inputs of one input; what does not fit is said with the key."""
     key = f"{key_of(path)}.samples"
@@ -204,6 +234,8 @@ def _samples(path: tuple[str, ...], table: InputTable, inputs: Inputs) -> Tensor
     for axis, size in zip(table.shape, tensor.shape, strict=True):
         allowed = inputs.ranges[axis] if isinstance(axis, str) else None
         low, high = (axis, axis) if allowed is None else (allowed.low, allowed.high)
+        if axis == "batch":
+            high = max(size, int(high))  # there may be more of them than one batch takes
         if not int(low) <= size <= int(high):
             raise UsageError(
                 f"{key}: shape {list(tensor.shape)} does not fit {table.shape}: {size} is "
