@@ -106,6 +106,47 @@ class Plain(nn.Module):
         return x * 2
 
 
+class CumulativeProduct(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cumprod(torch.sigmoid(x), 1)
+
+
+@torch.library.custom_op("own_nets::twice", mutates_args=())
+def twice(x: Tensor) -> Tensor:
+    """Stands for a kernel of somebody's own."""
+    return x * 2
+
+
+@twice.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+class CustomOperator(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = twice(x)
+        return found
+
+
+class Segments(nn.Module):
+    """Sums of four tokens, of which there may be one: a size that capture takes for more."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        segment = torch.arange(x.size(1)) // 4
+        sums = torch.zeros(x.size(0), (x.size(1) + 3) // 4, x.size(2), dtype=x.dtype)
+        return sums.index_add(1, segment, x).amax(1)
+
+
+class MaskOnValuesOnly(nn.Module):
+    """Linear attention whose padding still enters the normaliser."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        phi = F.elu(x) + 1
+        value = x * mask.unsqueeze(-1)
+        weight = (phi * phi.sum(1, keepdim=True)).sum(-1, keepdim=True)
+        return (phi @ (phi.transpose(1, 2) @ value)) / weight
+
+
 class OverTokens(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = []

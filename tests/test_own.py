@@ -110,6 +110,19 @@ def test_the_batch_may_be_another_axis_than_the_first(tmp_path: Path) -> None:
             assert reference.outputs(case)["output"].shape == (case.sequence, case.batch, 8)
 
 
+def test_a_size_inside_may_be_one(tmp_path: Path) -> None:
+    report = exported(own_nets.Segments(), SPEC, tmp_path / "out", formats=["onnx"])
+    assert report.exit_code is ExitCode.PASS, report.all_findings()
+    assert report.artifacts[0].verified_sequence == (1, 60)
+
+
+def test_a_mask_that_leaks_is_found(tmp_path: Path) -> None:
+    mask = {"mask": {"kind": "mask", "shape": ["batch", "sequence"], "dtype": "int64"}}
+    spec = SPEC | {"inputs": SPEC["inputs"] | mask}
+    report = exported(own_nets.MaskOnValuesOnly(), spec, tmp_path / "out", formats=["onnx"])
+    assert Code.PADDING_LEAKS in codes(report)
+
+
 def test_a_promise_that_is_broken_is_found(tmp_path: Path) -> None:
     spec = SPEC | {"promises": {"causal": True}}
     report = exported(own_nets.Future(), spec, tmp_path / "out", formats=["onnx"])

@@ -50,6 +50,8 @@ def refused(module: Any, spec: dict[str, Any], tmp_path: Path, **options: Any) -
         ("FrozenLength", UsageError, ["x [5, 11, 8]", "return x + self.places"]),
         ("FewPlaces", ExportError, ["sequence 60", "self.places[torch.arange", "declare only"]),
         ("AlwaysDropout", ExportError, ["differs", "F.dropout(x, 0.5)", "training=self.training"]),
+        ("CumulativeProduct", ExportError, ["aten.cumprod", "`return torch.cumprod("]),
+        ("CustomOperator", ExportError, ["own_nets.twice", "`found: Tensor = twice(x)`"]),
         ("Noise", ExportError, ["differs", "torch.randn_like(x)", "draw them once"]),
         ("Counter", ExportError, ["writes to its buffer runs"]),
         ("Labels", UsageError, ["'output_1' is int64", "outputs = ['output_0']"]),

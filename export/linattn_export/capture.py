@@ -3,6 +3,7 @@
 import contextlib
 import io
 import warnings
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,13 @@ from torch.export import Dim, ExportedProgram
 
 from linattn.recurrent.operator import as_operator
 from linattn_export.inputs import draw
-from linattn_export.own.reasons import Fixed, watched, why_not_captured
+from linattn_export.own.reasons import (
+    Fixed,
+    excludes_one,
+    remember_places,
+    watched,
+    why_not_captured,
+)
 from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_export.variants import PORTABLE, Variant
@@ -62,23 +69,16 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
     )
     arguments = tuple(example_inputs(subject, variant).values())
     fixed = Fixed()
+    one_node = variant.form != PORTABLE
+    chunks = subject.traits.scans and not variant.sequence.fixed and not one_node
+    call = partial(_exported, entry, arguments, dynamic, fixed, one_node=one_node)
     try:
-        # torch prints the graph of what depends on data; the error below says which line it is.
-        with (
-            warnings.catch_warnings(),
-            torch.no_grad(),
-            watched(fixed),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            # torch.export trips over a pytree class that torch itself has deprecated.
-            warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-            one_node = variant.form != PORTABLE
-            chunks = subject.traits.scans and not variant.sequence.fixed and not one_node
-            with (
-                sizes_may_be_one() if chunks else contextlib.nullcontext(),
-                as_operator() if one_node else contextlib.nullcontext(),
-            ):
-                program = torch.export.export(entry, arguments, dynamic_shapes=dynamic)
+        try:
+            program = call(chunks=chunks)
+        except Exception as error:
+            if chunks or subject.origin.module is None or not excludes_one(error):
+                raise
+            program = call(chunks=True)
     except Exception as error:
         limits = subject.traits.limits.items()
         known = "".join(f"; known limit ({what}): {why}" for what, why in limits)
@@ -86,6 +86,7 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             f"{subject.name} cannot be captured as {variant.name}: "
             f"{why_not_captured(error, fixed, variant.captured)}{known}"
         ) from error
+    remember_places(program)
     for node in list(program.graph.nodes):
         if node.target is _DEVICE_CHECK:
             program.graph.erase_node(node)
@@ -94,6 +95,29 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             node.meta.pop(key, None)
     program.graph_module.recompile()
     return program
+
+
+def _exported(
+    entry: nn.Module,
+    arguments: tuple[Tensor, ...],
+    dynamic: tuple[dict[int, Any], ...],
+    fixed: Fixed,
+    *,
+    one_node: bool,
+    chunks: bool,
+) -> ExportedProgram:
+    # torch prints the graph of what depends on data; the error says which line it is.
+    with (
+        warnings.catch_warnings(),
+        torch.no_grad(),
+        watched(fixed),
+        contextlib.redirect_stderr(io.StringIO()),
+        sizes_may_be_one() if chunks else contextlib.nullcontext(),
+        as_operator() if one_node else contextlib.nullcontext(),
+    ):
+        # torch.export trips over a pytree class that torch itself has deprecated.
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        return torch.export.export(entry, arguments, dynamic_shapes=dynamic)
 
 
 def sizes_may_be_one() -> contextlib.AbstractContextManager[None]:

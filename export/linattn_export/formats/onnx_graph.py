@@ -19,6 +19,7 @@ from linattn_export.formats.decomposition import as_traced, needs_none, promotes
 from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
 from linattn_export.onnx_forms import FORMS
+from linattn_export.own.reasons import why_not_translated
 from linattn_export.releases import IR_OF_OPSET, IR_VERSION
 from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import ExportError
@@ -84,8 +85,10 @@ def _translate(job: Job) -> Any:
                 verbose=False,
             )
     except Exception as error:
+        known = _registry().is_registered
         raise ExportError(
-            f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: {error}"
+            f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: "
+            f"{why_not_translated(error, captured, known) or error}"
         ) from error
     assert program is not None
     _fold(program.model)

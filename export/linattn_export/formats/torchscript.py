@@ -10,10 +10,9 @@ from pathlib import Path
 import torch
 
 from linattn_export.formats.base import Format, Job, Written
-from linattn_export.own.reasons import Place, is_own
+from linattn_export.own.reasons import places_in
 from linattn_runtime_checks.errors import ExportError
 
-_FILE = re.compile(r'File "([^"]+)", line (\d+)')
 _DEBUG_SUFFIX = ".debug_pkl"
 _CONSTANT = re.compile(r"  \w+ : Final\[")
 
@@ -41,7 +40,7 @@ def write(job: Job, path: Path) -> Written:
 def _reason(error: Exception) -> str:
     """What was wrong, and the last line of own code that torch names."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    places = [Place(file, int(line)) for file, line in _FILE.findall(str(error)) if is_own(file)]
+    places = places_in(str(error))
     where = f" at {places[-1]}" if places else ""
     return (lines[0] if lines else type(error).__name__) + where
 

@@ -3,6 +3,7 @@
 import linecache
 import logging
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -11,10 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch.export import ExportedProgram
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
+_FILE = re.compile(r'File "([^"]+)", line (\d+)')
 _OURS = ("linattn", "linattn_export", "linattn_models", "linattn_runtime_checks")
 
 
@@ -53,6 +58,12 @@ def place_of(error: BaseException) -> Place | None:
         if is_own(frame.filename)
     ]
     return own[-1] if own else None
+
+
+def places_in(trace: str) -> list[Place]:
+    """The lines of own code that a trace, as text, names; the deepest comes last."""
+    files = _FILE.findall(trace)
+    return [Place(file, int(line)) for file, line in files if is_own(file)]
 
 
 def place_in_own_code(error: BaseException) -> str:
@@ -106,6 +117,60 @@ def caller() -> Place | None:
     return None
 
 
+def excludes_one(error: Exception) -> bool:
+    """Whether capture excludes what makes some size inside 1, and nothing else."""
+    text = str(error)
+    guards = [line for line in text.splitlines() if "satisfy the generated guard" in line]
+    return bool(guards) and all("!= 1" in line for line in guards)
+
+
+_PLACES: WeakKeyDictionary[ExportedProgram, dict[str, Place]] = WeakKeyDictionary()
+
+
+def remember_places(program: ExportedProgram) -> None:
+    """Keep the line of own code behind each node; the program itself must name no file."""
+    found = {}
+    for node in program.graph.nodes:
+        own = places_in(node.meta.get("stack_trace") or "")
+        if own:
+            found[node.name] = own[-1]
+    _PLACES[program] = found
+
+
+def why_not_translated(error: Exception, program: ExportedProgram, known: Any) -> str | None:
+    """Which operator ONNX has nothing for, and the line that calls it; None for another reason.
+
+    Args:
+        error: what torch.onnx raised.
+        program: that was translated.
+        known: whether an operator is translated as it is.
+    """
+    cause: BaseException | None = error
+    while cause is not None and "No ONNX function found" not in str(cause).splitlines()[0]:
+        cause = cause.__cause__
+    if cause is None:
+        return None
+    # What failed may be a part that another operator was decomposed into.
+    missing = [
+        node
+        for node in program.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload) and not known(node.target)
+    ]
+    named = re.search(r"op='([\w.]+)', overload='(\w+)'", str(cause))
+    exact = [n for n in missing if named and str(n.target) == ".".join(named.groups())]
+    nodes = exact or missing
+    if not nodes:
+        return None
+    places = _PLACES.get(program, {})
+    shown = {str(n.target): f" at {places[n.name]}" if n.name in places else "" for n in nodes}
+    operators = ", ".join(f"{name}{place}" for name, place in list(shown.items())[:3])
+    one = "one of these operators" if len(shown) > 1 else "the operator"
+    return (
+        f"ONNX has nothing for {one} {operators}; write it with plain PyTorch operators, in a "
+        "branch on torch.compiler.is_exporting() where another kernel is wanted elsewhere"
+    )
+
+
 def why_not_captured(error: Exception, fixed: Fixed, captured: dict[str, int]) -> str:
     """One sentence or two: what stopped capture, where, and what would fix it.
 
@@ -137,7 +202,10 @@ def why_not_captured(error: Exception, fixed: Fixed, captured: dict[str, int]) -
             "all values; use torch.where or a mask instead of a branch, .item() or int()"
         )
     if "Constraints violated" in text:
-        rules = " ".join(line.strip() for line in text.splitlines()[1:4] if line.strip())
+        said = [line.strip(" -") for line in text.splitlines()[1:] if line.strip(" -")]
+        rules = said[0] if said else text
+        rules = re.sub(r"(\w+) = (L\['\w+'\]\.size\(\)\[\d\])", r"\1", rules)
+        rules = re.sub(r"L\['(\w+)'\]\.size\(\)\[(\d)\]", r"\1.size(\2)", rules)
         return (
             f"the declared sizes do not all work: {rules}; narrow the range in [symbols], or "
             "remove what ties the size"
