@@ -106,8 +106,10 @@ def _compare(
     artifact, where = job.artifact, f"{job.artifact.id} on {runtime.name}"
     static: set[str] = set()
     modes = runtime.modes[-1:] if job.last_mode_only else runtime.modes
+    session: Session | None = None
     for mode in modes:
         tell(f"loading ({mode})")
+        session = None  # two at once would hold the weights twice
         options = SessionOptions(mode=mode, threads=job.threads)
         session = runtime.open(path, artifact, options)
         if job.fault is not None:
@@ -124,6 +126,7 @@ def _compare(
         result.cases += cases
         result.findings += frozen_axes(artifact, cases, where, labelled_static=static)
         result.findings += _case_findings(where, cases)
+    assert session is not None, "every runtime has a mode"
     return session
 
 
