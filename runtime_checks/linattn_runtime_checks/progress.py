@@ -14,17 +14,38 @@ class _Interrupts:
     """Remembers Ctrl-C: libraries were seen to swallow the KeyboardInterrupt that it raises."""
 
     seen = False
+    waiting = False
 
 
 def note_interrupts() -> None:
     """Let the next step of any piece of work end it, should Ctrl-C get lost before."""
 
     def handle(number: int, frame: object) -> None:
-        _Interrupts.seen = True
-        raise KeyboardInterrupt
+        first, _Interrupts.seen = not _Interrupts.seen, True
+        if not (_Interrupts.waiting and first):  # who asks twice does not want to wait
+            raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handle)
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Let a first Ctrl-C wait for the end of the block.
+
+    The compiled parts of onnx abort the process when Python code that they call raises.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed within the block.
+    """
+    before, _Interrupts.waiting = _Interrupts.waiting, True
+    try:
+        yield
+    finally:
+        _Interrupts.waiting = before
+    if _Interrupts.seen and not before:
+        _Interrupts.seen = False
+        raise KeyboardInterrupt
 
 
 class Progress:

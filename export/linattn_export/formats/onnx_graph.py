@@ -24,6 +24,7 @@ from linattn_export.releases import IR_OF_OPSET, IR_VERSION
 from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import TensorSpec
+from linattn_runtime_checks.progress import interrupts_wait
 
 NATIVE_OPSET = 18
 _LARGEST_FOLDED = 1024  # elements; a row of ones for every token is a megabyte soon
@@ -33,6 +34,11 @@ _PROTOBUF_LIMIT = 2**31 - 2**24
 
 def write(job: Job, path: Path) -> Written:
     """See Format.write."""
+    with interrupts_wait():
+        return _write(job, path)
+
+
+def _write(job: Job, path: Path) -> Written:
     import onnx
     import onnx_ir as ir
 
