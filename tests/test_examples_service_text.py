@@ -33,8 +33,8 @@ def test_clients_are_told_the_languages_of_their_texts(
     with serving(example, langid_folder) as service, ThreadPoolExecutor(CLIENTS) as clients:
         answers = list(clients.map(lambda body: ask(service, body), [*bodies, *wrong]))
     assert [status for status, _ in answers] == [*[200] * len(bodies), 400, 400]
-    assert "idx=300" in answers[-2][1]["error"]
-    assert "tokens holds -5" in answers[-1][1]["error"]
+    assert "tokens holds 83 to 300, verified on 0 to 255" in answers[-2][1]["error"]
+    assert "tokens holds -5 to 108, verified on 0 to 255" in answers[-1][1]["error"]
     found = [np.argmax(document["outputs"]["output"]) for _, document in answers[:-2]]
     assert len(found) > 200
     assert np.mean(found == labels) > 0.9
