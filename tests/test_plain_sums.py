@@ -15,6 +15,8 @@ from linattn_export.formats.base import Job
 from linattn_export.plain_sums import PlainSums
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.verdict import compare
 from test_own_refusals import SPEC
 
 LONG = SPEC | {"symbols": {"batch": "1:2", "sequence": "1:4096"}}
@@ -59,6 +61,19 @@ def test_a_mean_over_4096_tokens_passes(tmp_path: Path) -> None:
     )
     assert report.exit_code is ExitCode.PASS, report.all_findings()
     assert report.artifacts[0].verified_sequence == (1, 4096)
+
+
+def test_a_hundred_thousandth_off_is_still_seen(tmp_path: Path) -> None:
+    """What sums in order cost is no excuse for more, at any length."""
+    folder = tmp_path / "out"
+    export_module(own_nets.Pooled(), LONG, folder, formats=["onnx"], quiet=True, check=False)
+    with open_reference(folder / "pooled/own/reference.safetensors") as reference:
+        cases = [case for case in reference.index.cases if case.family == "normal"]
+        assert max(case.sequence for case in cases) == 4096
+        for case in cases:
+            for name, truth in reference.outputs(case).items():
+                wrong = (truth * (1 + 1e-5)).astype("float32")
+                assert not compare(wrong, truth, "float32", case.yardstick(name)).passed, case.name
 
 
 def test_another_reduction_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
