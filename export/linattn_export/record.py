@@ -69,6 +69,10 @@ def entry_of(
         equivariant=job.subject.traits.equivariant,
         block=job.subject.traits.block,
         causal=job.subject.traits.causal,
+        padding=job.subject.traits.padding,
+        nan_padding=job.subject.traits.nan_padding,
+        finite=job.subject.traits.finite,
+        notes=[*job.subject.notes, *written.notes],
     )
 
 

@@ -18,6 +18,7 @@ from linattn_export.traits import Traits
 from linattn_export.variants import Entry, Variant
 from linattn_export.widened import Widened
 from linattn_models import InputSpec, Model, Task
+from linattn_runtime_checks.manifest import Note
 from linattn_runtime_checks.reference import Origin
 
 OUTPUT = "output"
@@ -46,6 +47,8 @@ class Subject:
     traits: Traits
     fixes_dtype: bool = False
     """The module's own code spells out a dtype, and would not compute in float64."""
+    notes: tuple[Note, ...] = ()
+    """What is known of the module that no run of a file can show."""
 
     @property
     def name(self) -> str:

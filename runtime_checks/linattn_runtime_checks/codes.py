@@ -52,6 +52,11 @@ class Code(StrEnum):
     BASELINE_INCOMPARABLE = "baseline_incomparable"
     INCONCLUSIVE = "inconclusive"
     PRECISION_LOST = "precision_lost"
+    OUTSIDE_DOMAIN = "outside_domain"
+    NAN_PADDING = "nan_padding"
+    RUNTIME_INEXACT = "runtime_inexact"
+    INPUT_WRITTEN = "input_written"
+    GRAPH_UNROLLED = "graph_unrolled"
     NOT_JUDGED = "not_judged"
 
 
@@ -150,6 +155,21 @@ CODES: dict[Code, CodeInfo] = {
         (Code.PRECISION_LOST, ExitCode.PASS,
          "on this hostile family PyTorch itself loses more than 5 % to rounding",
          "nothing is proven on such inputs: keep them away from the model, or use float32"),
+        (Code.OUTSIDE_DOMAIN, ExitCode.PASS,
+         "on this hostile family the module itself gives NaN or infinity, in float64 too",
+         "no fault of the file; declare range or positive for the input if such values never occur"),
+        (Code.NAN_PADDING, ExitCode.PASS,
+         "NaN in padded positions reaches real tokens, as it does in PyTorch: 0 times NaN is NaN",
+         "keep NaN out of padded positions, or select with torch.where before the sums"),
+        (Code.RUNTIME_INEXACT, ExitCode.PASS,
+         "the file is a faithful translation; a kernel of the runtime departs from float64",
+         "the message names the node; another release or runtime may be more exact"),
+        (Code.INPUT_WRITTEN, ExitCode.PASS,
+         "the module writes into an input; the file gives its outputs and leaves the input alone",
+         "do not rely on the written input where the file is used"),
+        (Code.GRAPH_UNROLLED, ExitCode.PASS,
+         "the number of nodes grows with the length that was captured: a loop was unrolled",
+         "write the loop with tensor operations, or build for short fixed lengths only"),
         (Code.NOT_JUDGED, _U, "no runtime here compared the artifact",
          "install the runtime that the report names"),
     )

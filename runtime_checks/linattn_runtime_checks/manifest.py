@@ -18,10 +18,11 @@ from pydantic import (
     model_validator,
 )
 
+from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
-SCHEMA_VERSION = "1.4"
+SCHEMA_VERSION = "1.5"
 LABELS = "linattn.labels"
 """In an ONNX file's metadata_props: JSON of the artifact's ``labels``."""
 
@@ -127,6 +128,13 @@ class StateLink(Record):
     initial: Literal["zeros"] = "zeros"
 
 
+class Note(Record):
+    """Something to know of an artifact, by its code; the report repeats it as a finding."""
+
+    code: Code
+    message: str
+
+
 class Artifact(StoredFile):
     """One exported file.
 
@@ -166,6 +174,14 @@ class Artifact(StoredFile):
     """Whether another token must change nothing before it."""
     block: int = 0
     """Tokens that are worked on at once, where that is a fixed number of them; 0 for all."""
+    padding: Literal["any", "right", "left"] = "any"
+    """Where padded tokens may lie; only there does the artifact promise that they change nothing."""
+    nan_padding: bool = True
+    """Whether padded tokens may hold NaN; otherwise they may hold any finite number."""
+    finite: bool = True
+    """Whether finite inputs must give finite outputs, however hostile they are."""
+    notes: list[Note] = []
+    """What the export knows of it that no run of the file can show."""
     checks: list[RuntimeCheck] = []
     latency: list[LatencyEntry] = []
     verdict: str = "UNVERIFIED"

@@ -92,6 +92,9 @@ def check_folder(
         results[job.artifact.id].runtimes.append(outcome)
     _blame([job for job, _ in outcomes], report)
     for artifact in whole:
+        results[artifact.id].findings += [
+            Finding.of(note.code, f"{artifact.id}: {note.message}") for note in artifact.notes
+        ]
         if not any(artifact.format in runtime.formats for runtime in chosen):
             message = f"{artifact.id}: none of the runtimes used runs {artifact.format} files"
             results[artifact.id].findings.append(Finding.of(Code.NOT_JUDGED, message))

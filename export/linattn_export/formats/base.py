@@ -12,7 +12,7 @@ from linattn_export.capture import capture
 from linattn_export.onnx_forms import FORMS
 from linattn_export.subject import Subject
 from linattn_export.variants import Variant
-from linattn_runtime_checks.manifest import TensorSpec
+from linattn_runtime_checks.manifest import Note, TensorSpec
 
 _DTYPES = {"mask": "bool", "tokens": "int64", "state": "float32"}
 """Of inputs by kind, whatever the dtype of the artifact; a state in half precision drifts."""
@@ -88,6 +88,8 @@ class Written:
     ir_version: int | None = None
     side_files: tuple[str, ...] = ()
     """Names of files beside the artifact that belong to it."""
+    notes: tuple[Note, ...] = ()
+    """What is known of the file that no run of it can show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

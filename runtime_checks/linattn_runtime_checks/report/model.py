@@ -12,7 +12,7 @@ from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.report.latency import LatencyTable
 from linattn_runtime_checks.runtimes.placement import Placement
 
-SCHEMA_VERSION = "1.4"
+SCHEMA_VERSION = "1.5"
 
 
 def _finite_or_name(number: float) -> float | Literal["inf", "-inf", "nan"]:
