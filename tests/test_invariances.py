@@ -90,7 +90,7 @@ def test_right_artifacts_pass_every_check_that_applies(
     method: str, variant: str, kind: str, masked_folder: Path
 ) -> None:
     found = codes(masked_folder, f"attention/{method}/{kind}/{variant}", nothing)
-    expected = {"finite", "deterministic", "alone", "padding", "equivariant"}
+    expected = {"finite", "deterministic", "alone", "padding", "nan_padding", "equivariant"}
     if method == "linformer":
         expected -= {"equivariant"}  # E and F tell tokens apart by their places
     assert found == dict.fromkeys(expected, Code.PASS)
@@ -115,6 +115,22 @@ def first_sequence_only(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> T
 
 def unmasked(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
     return run(inputs | {"attention_mask": np.ones_like(inputs["attention_mask"])})
+
+
+def unmasked_alone(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    mask = inputs["attention_mask"]
+    return run(inputs | {"attention_mask": mask | (len(mask) == 1)})
+
+
+def special_for_one_token(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    one = inputs["value"].shape[0] == inputs["value"].shape[2] == 1
+    return {name: x + np.float32(one) for name, x in run(inputs).items()}
+
+
+def holes_filled(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
+    mask = inputs["attention_mask"]
+    left = np.logical_or.accumulate(mask[:, ::-1], axis=1)[:, ::-1]
+    return run(inputs | {"attention_mask": np.logical_or.accumulate(mask, axis=1) & left})
 
 
 def leaks_by_a_hair(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
@@ -143,7 +159,9 @@ def last_token_missing(inputs: Tensors, run: Callable[[Tensors], Tensors]) -> Te
         (noisy, "deterministic", Code.NOT_DETERMINISTIC),
         (batch_mean, "alone", Code.BATCH_DEPENDENT),
         (first_sequence_only, "alone", Code.BATCH_DEPENDENT),
+        (unmasked_alone, "alone", Code.BATCH_DEPENDENT),
         (unmasked, "padding", Code.PADDING_LEAKS),
+        (holes_filled, "padding", Code.PADDING_LEAKS),
         (leaks_by_a_hair, "padding", Code.PADDING_LEAKS),
         (places, "equivariant", Code.NOT_EQUIVARIANT),
         (last_token_missing, "equivariant", Code.NOT_EQUIVARIANT),
@@ -155,6 +173,11 @@ def test_what_breaks_an_invariance_is_seen(
 ) -> None:
     found = codes(masked_folder, f"attention/elu/onnx/{variant}", change)
     assert found[check] is code
+
+
+def test_what_is_special_for_one_token_alone_is_seen(masked_folder: Path) -> None:
+    found = codes(masked_folder, "attention/elu/onnx/dynamic", special_for_one_token)
+    assert found["alone"] is Code.BATCH_DEPENDENT
 
 
 def test_infinity_from_finite_inputs_is_seen_whatever_the_reference_says(

@@ -2,7 +2,7 @@
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from linattn_export.families import Family
 from linattn_export.variants import Range, Variant
@@ -41,6 +41,18 @@ class CasePlan:
     def name(self) -> str:
         """Unique in a pack."""
         return f"{self.family}-s{self.stored}-n{self.sequence}"
+
+    def each_batch(self) -> "list[CasePlan]":
+        """The same with every sequence stored, so that none is run twice in a batch."""
+        return [
+            replace(
+                self,
+                stored=batch,
+                batches=(batch,),
+                timed=tuple(size for size in self.timed if size == batch),
+            )
+            for batch in self.batches
+        ]
 
 
 def plan_cases(variants: list[Variant], families: list[Family]) -> list[CasePlan]:

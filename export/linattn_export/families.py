@@ -30,6 +30,8 @@ class Family:
 
     ``change(values, spec, dtype)`` turns N(0, 1) values, float64 with the axes of ``spec``, into
     those of the family. ``inputs`` names the inputs that it needs and changes; empty means all.
+    A family of masks says at which places of padding (InputSpec.padding) it is tried, and whether
+    some sequence has no real token.
     ``sampled`` says that it makes sense for inputs that are real data. ``every_variant`` puts it
     at one length of each variant, not of the dynamic one only.
     """
@@ -44,6 +46,8 @@ class Family:
     directed: bool = False
     """Follows a direction that the model gives (Model.directions)."""
     every_variant: bool = False
+    padding: tuple[str, ...] = ("any", "right", "left")
+    empty_rows: bool = False
 
 
 def _same(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
@@ -132,6 +136,7 @@ FAMILIES: dict[str, Family] = {
             hostile=False,
             mask=True,
             every_variant=True,
+            padding=("any", "right"),
         ),
         Family(
             name="left-padding",
@@ -140,6 +145,16 @@ FAMILIES: dict[str, Family] = {
             hostile=False,
             mask=True,
             every_variant=True,
+            padding=("any", "left"),
+        ),
+        Family(
+            name="inside-padding",
+            title="padding between real tokens",
+            change=_same,
+            hostile=False,
+            mask=True,
+            every_variant=True,
+            padding=("any",),
         ),
         Family(
             name="one-empty",
@@ -148,6 +163,7 @@ FAMILIES: dict[str, Family] = {
             hostile=False,
             mask=True,
             every_variant=True,
+            empty_rows=True,
         ),
         Family(
             name="all-masked",
@@ -156,6 +172,7 @@ FAMILIES: dict[str, Family] = {
             hostile=False,
             mask=True,
             every_variant=True,
+            empty_rows=True,
         ),
         Family(
             name="one-token",
@@ -188,13 +205,19 @@ def applicable(
     names = {spec.name for spec in inputs}
     sampled = any(spec.kind == "sample" for spec in inputs)
     numbers = any(spec.kind in ("normal", "sample") for spec in inputs)
+    masks = [spec for spec in inputs if spec.kind == "mask"]
     return [
         family
         for family in FAMILIES.values()
         if family.name not in ("normal", "other-length", SAMPLES)
-        and (not family.mask or mask)
+        and (not family.mask or (mask and all(_suits(family, spec) for spec in masks)))
         and (family.mask or numbers)
         and (not sampled or family.sampled or family.mask)
         and set(family.inputs) <= names
         and (not family.directed or family.name in directions)
     ]
+
+
+def _suits(family: Family, mask: InputSpec) -> bool:
+    """Whether a mask may be as the family has it."""
+    return mask.padding in family.padding and (mask.empty_rows or not family.empty_rows)

@@ -10,6 +10,7 @@ from linattn_export.families import FAMILIES, SAMPLES, Directions, Family, along
 from linattn_models import InputSpec, Task
 
 _PADDED_SCALE = 10.0
+_REAL_SHARE = 0.6  # of the tokens, where padding lies between them
 
 
 def draw(
@@ -40,7 +41,8 @@ def draw(
         seed * 1_000_003 + zlib.crc32(f"{family},{shape}".encode())
     )
     found: dict[str, Tensor] = {}
-    mask = _mask(sizes, family, generator)
+    padding = next((spec.padding for spec in specs if spec.kind == "mask"), "any")
+    mask = _mask(sizes, family, generator, padding)
     chosen = FAMILIES[family]
     for spec in specs:
         axes = [sizes[axis] if isinstance(axis, str) else axis for axis in spec.axes]
@@ -83,7 +85,7 @@ def _changed(
     return family.change(values, spec, dtype)
 
 
-def _mask(sizes: dict[str, int], family: str, generator: torch.Generator) -> Tensor:
+def _mask(sizes: dict[str, int], family: str, generator: torch.Generator, padding: str) -> Tensor:
     batch, sequence = sizes["batch"], sizes["sequence"]
     position = torch.arange(sequence).expand(batch, sequence)
     real = torch.randint(1, sequence + 1, (batch, 1), generator=generator)
@@ -92,12 +94,23 @@ def _mask(sizes: dict[str, int], family: str, generator: torch.Generator) -> Ten
     if family == "left-padding":
         return (position >= sequence - real).contiguous()
     if family == "one-token":
-        return (position == real - 1).contiguous()
+        only = {"right": 0, "left": sequence - 1}.get(padding, real - 1)
+        return (position == only).contiguous()
+    if family == "inside-padding":
+        return _with_holes(batch, sequence, generator)
     mask = torch.ones(batch, sequence, dtype=torch.bool)
     if family == "one-empty":
         mask[0] = False
     if family == "all-masked":
         mask[:] = False
+    return mask
+
+
+def _with_holes(batch: int, sequence: int, generator: torch.Generator) -> Tensor:
+    """Real tokens at both ends and at random places in between, the second token never."""
+    mask = torch.rand(batch, sequence, generator=generator) < _REAL_SHARE
+    mask[:, 1:2] = False
+    mask[:, [0, -1]] = True
     return mask
 
 

@@ -69,7 +69,7 @@ def entry_of(
         equivariant=job.subject.traits.equivariant,
         block=job.subject.traits.block,
         causal=job.subject.traits.causal,
-        padding=job.subject.traits.padding,
+        padding=next((spec.padding for spec in job.subject.inputs if spec.kind == "mask"), "any"),
         nan_padding=job.subject.traits.nan_padding,
         finite=job.subject.traits.finite,
         notes=[*job.subject.notes, *written.notes],

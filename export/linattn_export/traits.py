@@ -20,8 +20,7 @@ class Traits:
         scans: it walks over chunks of tokens, which torch.export captures in a way of its own.
         divides_rows: each output row is divided by its own size.
         block: tokens that are worked on at once, where that is a fixed number; 0 for all.
-        padding: where padded tokens may lie.
-        nan_padding: they may hold NaN.
+        nan_padding: padded tokens may hold NaN.
         finite: finite inputs give finite outputs, however hostile they are.
         limits: what is known not to work, to the reason.
     """
@@ -33,7 +32,6 @@ class Traits:
     scans: bool = False
     divides_rows: bool = False
     block: int = 0
-    padding: Literal["any", "right", "left"] = "any"
     nan_padding: bool = True
     finite: bool = True
     limits: Mapping[str, str] = field(default_factory=dict)

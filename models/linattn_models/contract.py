@@ -32,7 +32,8 @@ class InputSpec:
     are drawn: ``normal`` N(0, 1) times ``scale``, ``mask`` prefix lengths, ``sample`` rows of the
     task, ``tokens`` integers from ``lowest`` on, ``vocabulary`` of them, ``state`` what a run
     before it left. ``dtype`` is that of integers and masks; None means int64 and bool.
-    ``samples`` holds real inputs with the same axes, for the family of that name.
+    ``samples`` holds real inputs with the same axes, for the family of that name. ``padding`` says
+    where a mask has its padded tokens, ``empty_rows`` whether a sequence may have no real one.
     """
 
     name: str
@@ -43,6 +44,8 @@ class InputSpec:
     scale: float = 1.0
     dtype: Literal["float32", "float16", "int64", "int32", "bool"] | None = None
     samples: Tensor | None = None
+    padding: Literal["any", "right", "left"] = "any"
+    empty_rows: bool = True
 
     @property
     def values(self) -> tuple[int, int] | None:

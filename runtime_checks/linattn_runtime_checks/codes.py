@@ -69,6 +69,11 @@ class CodeInfo:
     fix: str
 
 
+def fails_nothing(code: Code) -> bool:
+    """Whether ``code`` is ``pass`` or a note beside it."""
+    return CODES[code].exit_code is ExitCode.PASS
+
+
 _P, _X, _U = ExitCode.PARITY, ExitCode.EXPORT, ExitCode.UNVERIFIED
 _R = ExitCode.REGRESSION
 

@@ -290,6 +290,7 @@ def planned(artifact: Artifact, runtime: Runtime, index: ReferenceIndex | None) 
         "deterministic": True,
         "alone": True,
         "padding": any(spec.is_mask for spec in artifact.inputs),
+        "nan_padding": any(spec.is_mask for spec in artifact.inputs),
         "equivariant": artifact.equivariant,
         "causal": artifact.causal,
         "cost": runtime.certify is not None,

@@ -121,8 +121,8 @@ class ReferenceIndex(BaseModel):
     origin: Origin | None = None
     fingerprints: dict[str, Known] = {}
     """By the name of the variant; for blame."""
-    batch_axes: dict[str, int | None] = {}
-    """Which axis of an input or output is the batch, where not the first; None for no axis."""
+    batch_axes: dict[str, int | list[int] | None] = {}
+    """Which axis of an input or output is the batch, where not the first alone; None for none."""
     stream: Case | None = None
     """A sequence to run piece by piece, where the graph has a state."""
 
@@ -165,12 +165,14 @@ class Reference:
         return {key.removeprefix(prefix): self._handle.get_tensor(key) for key in keys}
 
 
-def repeated(tensor: NDArray[Any], batch: int, axis: int | None) -> NDArray[Any]:
-    """``tensor`` with ``batch`` sequences along ``axis``: its own, over and over."""
-    if axis is None:
-        return tensor
-    taken: NDArray[Any] = tensor.take(np.arange(batch) % tensor.shape[axis], axis=axis)
-    return taken
+def repeated(tensor: NDArray[Any], batch: int, axis: int | list[int] | None) -> NDArray[Any]:
+    """``tensor`` with ``batch`` sequences along ``axis``, or each of them: its own, over and over.
+
+    What is of pairs of sequences has two such axes.
+    """
+    for place in [axis] if isinstance(axis, int) else axis or ():
+        tensor = tensor.take(np.arange(batch) % tensor.shape[place], axis=place)
+    return tensor
 
 
 @contextmanager
@@ -208,5 +210,6 @@ def write_reference(path: Path, index: ReferenceIndex, tensors: Mapping[str, Any
     from safetensors.numpy import save
 
     text = index.model_dump_json()
-    arrays = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
+    # Not np.ascontiguousarray, which gives a number without axes one.
+    arrays = {name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}
     path.write_bytes(save(arrays, metadata={_KEY: text}))

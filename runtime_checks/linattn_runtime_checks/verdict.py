@@ -78,8 +78,28 @@ def yardstick(eager: Error, sensitivity: Error) -> Error:
 
 
 def error_of(actual: NDArray[Any], expected: NDArray[np.float64]) -> Error:
-    """Distance of ``actual`` to ``expected``; rows of zeros in ``expected`` do not count."""
+    """Distance of ``actual`` to ``expected``.
+
+    Rows of zeros in ``expected`` do not count, nor does what is not finite there. The distance is
+    infinite where only ``actual`` is not finite.
+    """
+    finite = np.isfinite(expected)
+    if not np.isfinite(actual[finite]).all():
+        return Error(row=np.inf, whole=np.inf)
+    if not finite.all():
+        actual, expected = np.where(finite, actual, 0), np.where(finite, expected, 0.0)
     return _error(_rows(actual) - _rows(expected), _row_norms(_rows(expected)))
+
+
+def strays(one: NDArray[Any], other: NDArray[Any]) -> tuple[str, NDArray[np.bool_]] | None:
+    """What is NaN, +inf or -inf in one of two arrays only, and where; None if nothing is."""
+    if np.isfinite(one).all() and np.isfinite(other).all():
+        return None
+    for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
+        differs = test(one) != test(other)
+        if differs.any():
+            return name, differs
+    return None
 
 
 def _error(difference: NDArray[np.float64], norms: NDArray[np.float64]) -> Error:
@@ -122,19 +142,17 @@ def compare(
             code=Code.INCONCLUSIVE,
             message="PyTorch itself gives NaN or infinity here; nothing can be judged",
         )
-    if np.isfinite(actual).all() and np.isfinite(expected).all():
-        return _judge_finite(actual, expected, allowed)
-    for name, test in (("NaN", np.isnan), ("+inf", np.isposinf), ("-inf", np.isneginf)):
-        differs = test(actual) != test(expected)
-        if differs.any():
-            index = _first(differs)
-            return Comparison(
-                code=Code.NONFINITE_MISMATCH,
-                message=f"{name} in {int(differs.sum())} position(s) on one side only",
-                worst_index=index,
-                expected=float(expected[index]),
-                got=float(actual[index]),
-            )
+    stray = strays(actual, expected)
+    if stray is not None:
+        name, differs = stray
+        index = _first(differs)
+        return Comparison(
+            code=Code.NONFINITE_MISMATCH,
+            message=f"{name} in {int(differs.sum())} position(s) on one side only",
+            worst_index=index,
+            expected=float(expected[index]),
+            got=float(actual[index]),
+        )
     finite = np.isfinite(expected)
     return _judge_finite(np.where(finite, actual, 0), np.where(finite, expected, 0.0), allowed)
 

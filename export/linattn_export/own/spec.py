@@ -68,6 +68,12 @@ class InputTable(_Strict):
         default=None,
         description="a safetensors file with real inputs, in a tensor of the input's name",
     )
+    padding: Literal["any", "right", "left"] | None = Field(
+        default=None, description="where a mask may have padded tokens; any by default"
+    )
+    empty_rows: bool | None = Field(
+        default=None, description="whether a mask may leave a sequence without a real token; true"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> "InputTable":
@@ -77,6 +83,8 @@ class InputTable(_Strict):
                 raise ValueError(f"a mask has shape {list(SYMBOLS)}, got {self.shape}")
             if self.range is not None or self.family is not None or self.samples is not None:
                 raise ValueError("a mask takes no range, family or samples; leave them out")
+        elif self.padding is not None or self.empty_rows is not None:
+            raise ValueError('padding and empty_rows are of masks: add kind = "mask"')
         elif dtype == "bool":
             raise ValueError('bool inputs are masks: add kind = "mask", or pass 0 and 1 as int64')
         elif dtype in _INTEGERS and self.range is None:
@@ -118,6 +126,12 @@ class Promises(_Strict):
     causal: bool = Field(default=False, description="no token sees a later one")
     permutation_equivariant: bool = Field(
         default=False, description="reordering the tokens reorders the outputs, nothing else"
+    )
+    nan_padding: bool = Field(
+        default=False, description="padded tokens change nothing even where they hold NaN"
+    )
+    finite: bool = Field(
+        default=False, description="finite inputs give finite outputs, however hostile they are"
     )
 
 

@@ -101,6 +101,8 @@ def _require_checkable(inputs: Inputs, outputs: Mapping[str, tuple[str | int, ..
             f"promises.permutation_equivariant: output {missing!r} has no sequence axis; "
             "leave the promise out, or the output, with outputs = [..]"
         )
+    if promises.nan_padding and not any(t.kind == "mask" for t in inputs.tables.values()):
+        raise UsageError("promises.nan_padding: no input is a mask; leave the promise out")
     if promises.cost is not None and not inputs.has("sequence"):
         raise UsageError("promises.cost: no input has a sequence axis; leave the promise out")
 
@@ -126,6 +128,8 @@ def traits_of_own(module: nn.Module, inputs: Inputs) -> Traits:
         scans=recurrent or any(isinstance(getattr(p, "config", None), causal) for p in parts),
         divides_rows=True,
         block=CHUNK if recurrent else 0,
+        nan_padding=promises.nan_padding,
+        finite=promises.finite,
     )
 
 
@@ -177,6 +181,8 @@ def _spec(
         scale=table.scale,
         dtype=None if kind == "normal" else dtype,
         samples=None if table.samples is None else _samples(path, table, inputs),
+        padding=table.padding or "any",
+        empty_rows=table.empty_rows is not False,
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel
 
 from linattn_runtime_checks.blame.rungs import RUNGS, Rung
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.codes import fails_nothing
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.reference import Case
 from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
@@ -96,7 +96,7 @@ def _step(rung: Rung, case: Case, siblings: list[tuple[Artifact, list[RuntimeRes
     if not known:
         what = "; ".join(str(f.code) for run in runs for f in run.findings[:1]) or "no such case"
         return Step(rung=rung.name, status="not run", detail=what)
-    wrong = [each for each in known if each.code not in (Code.PASS, Code.PRECISION_LOST)]
+    wrong = [each for each in known if not fails_nothing(each.code)]
     worst = wrong[0] if wrong else known[0]
     multiple = "" if worst.multiple is None else f"{worst.multiple:.3g}x the rounding"
     return Step(

@@ -33,7 +33,7 @@ def none(graph: Graph, artifact: Artifact) -> bool:
     return True
 
 
-_MASKS = ("right-padding", "left-padding", "one-token")
+_MASKS = ("right-padding", "left-padding", "inside-padding", "one-token")
 CONTROL = GraphFault(name="none", title="unchanged: must pass", plant=none)
 GRAPH_FAULTS: dict[str, GraphFault] = {
     fault.name: fault
@@ -118,6 +118,20 @@ GRAPH_FAULTS: dict[str, GraphFault] = {
             plant=masks.mask_on_value_only,
             from_length=2,
             families=_MASKS,
+        ),
+        GraphFault(
+            name="mask-dropped-alone",
+            title="the mask ignored where the batch holds one sequence",
+            plant=masks.mask_dropped_alone,
+            from_length=2,
+            families=_MASKS,
+        ),
+        GraphFault(
+            name="holes-filled",
+            title="padding between real tokens counted as real",
+            plant=masks.holes_filled,
+            from_length=3,
+            families=("inside-padding",),
         ),
         GraphFault(
             name="bfloat16-products",

@@ -40,6 +40,35 @@ def mask_off_by_one(graph: Graph, artifact: Artifact) -> bool:
     return _on_mask(graph, make)
 
 
+def mask_dropped_alone(graph: Graph, artifact: Artifact) -> bool:
+    """Every token counts as real where the batch holds one sequence."""
+    if artifact.axis("batch").declared[0] > 1:
+        return False
+
+    def make(graph: Graph, index: int, name: str) -> str:
+        one = graph.constant(np.array([1]))
+        size = graph.insert(index, "Shape", [name], start=0, end=1)
+        alone = graph.insert(index + 1, "Equal", [size, one])
+        return graph.insert(index + 2, "Or", [name, alone])
+
+    return artifact.axis("batch").declared[1] > 1 and _on_mask(graph, make)
+
+
+def holes_filled(graph: Graph, artifact: Artifact) -> bool:
+    """Padding between two real tokens counts as real; what is padded on one side does not."""
+    from onnx import TensorProto
+
+    def make(graph: Graph, index: int, name: str) -> str:
+        axis, zero = graph.constant(np.array(1)), graph.constant(np.array(0.0, np.float32))
+        number = graph.insert(index, "Cast", [name], to=TensorProto.FLOAT)
+        before = graph.insert(index + 1, "CumSum", [number, axis])
+        after = graph.insert(index + 2, "CumSum", [number, axis], reverse=1)
+        seen = graph.insert(index + 3, "Mul", [before, after])
+        return graph.insert(index + 4, "Greater", [seen, zero])
+
+    return _on_mask(graph, make)
+
+
 def mask_on_value_only(graph: Graph, artifact: Artifact) -> bool:
     """The keys of padding still enter the weights and the normaliser."""
     mask = _mask_name(graph)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, computed_field
 
 from linattn_runtime_checks import environment
 from linattn_runtime_checks.cases import cases_for
-from linattn_runtime_checks.codes import CODES, Code
+from linattn_runtime_checks.codes import CODES, Code, fails_nothing
 from linattn_runtime_checks.errors import EnvironmentProblem, ExitCode
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import CONTROL, GRAPH_FAULTS, GraphFault
@@ -34,8 +34,7 @@ from linattn_runtime_checks.runtimes.base import Runtime
 _ENDS_THE_PROCESS = ("crash", "hang", "out-of-memory", "memory-hog")
 _TIGHT = Limits(seconds=20.0, gibibytes=4.0)
 _FACTORS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)
-_PLAIN = ("normal", "right-padding", "left-padding", "one-token")
-_NO_FAULT = {Code.PASS, Code.PRECISION_LOST, Code.INCONCLUSIVE}
+_PLAIN = ("normal", "right-padding", "left-padding", "inside-padding", "one-token")
 
 
 class Planted(BaseModel):
@@ -254,4 +253,4 @@ def _judged(trial: _Trial, result: RuntimeResult) -> Planted:
 
 
 def _found(case: CaseResult) -> bool:
-    return case.code not in _NO_FAULT
+    return not fails_nothing(case.code) and case.code is not Code.INCONCLUSIVE

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from linattn_runtime_checks.codes import CODES, Code
+from linattn_runtime_checks.codes import CODES, Code, fails_nothing
 from linattn_runtime_checks.report.model import CaseResult, Report
 from linattn_runtime_checks.report.table import Table
 
@@ -43,12 +43,14 @@ def cases_by_family(report: Report) -> dict[tuple[str, str], list[CaseResult]]:
 
 def family_cell(cases: Sequence[CaseResult]) -> str:
     """The worst of ``cases`` in a word: ``1.02x``, a code, ``lost 12 %``; ``-`` for none."""
-    failed = {case.code for case in cases} - {Code.PASS, Code.PRECISION_LOST}
+    failed = {case.code for case in cases if not fails_nothing(case.code)}
     if failed:
         return min(failed, key=_ORDER.index)
     lost = [case.rounding for case in cases if case.code is Code.PRECISION_LOST]
     if lost:
         share = max(math.inf if part is None else part for part in lost)
         return f"lost {100 * share:.3g} %" if math.isfinite(share) else "not finite"
+    if any(case.code is Code.OUTSIDE_DOMAIN for case in cases):
+        return "not finite"
     multiples = [case.multiple for case in cases if case.multiple is not None]
     return f"{max(multiples):.2f}x" if multiples else "-"

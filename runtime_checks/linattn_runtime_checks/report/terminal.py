@@ -1,7 +1,6 @@
 """The report on a terminal, on stderr."""
 
 import shlex
-from collections import Counter
 from pathlib import Path
 
 from linattn_runtime_checks.codes import Code
@@ -125,7 +124,10 @@ def _show_findings(report: Report, show_line: object, *, notes: bool) -> None:
     assert callable(show_line)
     everything = report.all_findings()
     findings = [finding for finding in everything if finding.exit_code is not ExitCode.PASS]
-    noted = Counter(f.code for f in everything if f.exit_code is ExitCode.PASS)
+    noted: dict[Code, list[str]] = {}
+    for finding in everything:
+        if finding.exit_code is ExitCode.PASS:
+            noted.setdefault(finding.code, []).append(finding.message)
     # The table and the last line say it of every artifact.
     findings = [finding for finding in findings if finding.code is not Code.NOT_JUDGED]
     for finding in findings[:_SHOWN_FINDINGS]:
@@ -135,6 +137,6 @@ def _show_findings(report: Report, show_line: object, *, notes: bool) -> None:
     lines = blame_lines(report)
     for line in lines[:_SHOWN_FINDINGS]:
         show_line(line, markup=False, soft_wrap=True)
-    if notes and noted:
-        counts = ", ".join(f"{count} {code}" for code, count in sorted(noted.items()))
-        show_line(f"notes, which fail nothing: {counts}; --json prints them")
+    for code, messages in sorted(noted.items()) if notes else ():
+        more = f" (and {len(messages) - 1} more; --json prints all)" if messages[1:] else ""
+        show_line(f"note, fails nothing: {code}: {messages[0]}{more}", markup=False, soft_wrap=True)
