@@ -13,7 +13,6 @@ from linattn_runtime_checks.report.model import CaseResult, Finding
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
 from linattn_runtime_checks.verdict import Comparison, compare
 
-
 _OUTSIDE = "the module itself gives NaN or infinity on these inputs, in float64 too"
 
 

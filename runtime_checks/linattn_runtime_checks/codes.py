@@ -162,7 +162,7 @@ CODES: dict[Code, CodeInfo] = {
          "nothing is proven on such inputs: keep them away from the model, or use float32"),
         (Code.OUTSIDE_DOMAIN, ExitCode.PASS,
          "on this hostile family the module itself gives NaN or infinity, in float64 too",
-         "no fault of the file; declare range or positive for the input if such values never occur"),
+         "no fault of the file; declare range or positive if the input never holds such values"),
         (Code.NAN_PADDING, ExitCode.PASS,
          "NaN in padded positions reaches real tokens, as it does in PyTorch: 0 times NaN is NaN",
          "keep NaN out of padded positions, or select with torch.where before the sums"),

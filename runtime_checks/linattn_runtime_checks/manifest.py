@@ -175,7 +175,7 @@ class Artifact(StoredFile):
     block: int = 0
     """Tokens that are worked on at once, where that is a fixed number of them; 0 for all."""
     padding: Literal["any", "right", "left"] = "any"
-    """Where padded tokens may lie; only there does the artifact promise that they change nothing."""
+    """Where padded tokens may lie; what they change elsewhere is not promised."""
     nan_padding: bool = True
     """Whether padded tokens may hold NaN; otherwise they may hold any finite number."""
     finite: bool = True
