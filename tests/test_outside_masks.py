@@ -16,6 +16,7 @@ from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode, UsageError
 from linattn_runtime_checks.manifest import Artifact, read
 from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.report.tables import artifact_table
 
 X: dict[str, Any] = {"x": {"shape": ["batch", "sequence", 8]}}
 MASK: dict[str, Any] = {"kind": "mask", "shape": ["batch", "sequence"]}
@@ -141,6 +142,8 @@ def test_only_the_padding_that_is_declared_is_promised(
     report, artifact = exported(kind(), tmp_path, {"padding": padding})
     assert failing(report) == (set() if right else {Code.PADDING_LEAKS})
     assert artifact.padding == padding
+    told = f"padding is promised to change nothing on the {padding} only"
+    assert (told in artifact_table(report).note) is (padding != "any")
     families = {c.family for a in report.artifacts for r in a.runtimes for c in r.cases}
     sides = {"right-padding": "right", "left-padding": "left", "inside-padding": "any"}
     tried = {family for family, side in sides.items() if padding in ("any", side)}

@@ -183,6 +183,7 @@ def _blank(artifact: Artifact) -> ArtifactResult:
         nodes=artifact.nodes,
         declared_sequence=artifact.axis("sequence").declared,
         declared_batch=artifact.axis("batch").declared,
+        padding=artifact.padding,
     )
 
 

@@ -149,6 +149,8 @@ class ArtifactResult(BaseModel):
     declared_batch: tuple[int, int] | None = None
     verified_sequence: tuple[int, int] | None = None
     verified_batch: tuple[int, int] | None = None
+    padding: str = "any"
+    """Where padded tokens may lie; nothing is promised of padding elsewhere."""
     lengths: list[int] = []
     findings: list[Finding] = []
     runtimes: list[RuntimeResult] = []

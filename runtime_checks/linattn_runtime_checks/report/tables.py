@@ -27,6 +27,12 @@ def artifact_table(report: Report) -> Table:
         "declared; latency at the longest length of the artifact"
     )
     note = f"{NOTE}; {note}" if scores else note
+    sides = {artifact.padding for artifact in shown} - {"any"}
+    note += "".join(
+        f"; padding is promised to change nothing on the {side} only: "
+        + ", ".join(artifact.id for artifact in shown if artifact.padding == side)
+        for side in sorted(sides)
+    )
     return Table(title="Artifacts", headings=headings, rows=rows, note=note)
 
 
