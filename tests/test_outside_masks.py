@@ -82,6 +82,31 @@ class AddedAlone(nn.Module):
         return mean_of(x, attention_mask) + one.to(x.dtype)
 
 
+class BranchOnBatch(nn.Module):
+    """Its branch is decided at capture, which sees several sequences."""
+
+    def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        if x.shape[0] > 1:
+            return mean_of(x, attention_mask)
+        return mean_of(x, torch.ones_like(attention_mask))
+
+
+class BranchOnLength(nn.Module):
+    def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        if x.shape[1] > 1:
+            return mean_of(x, attention_mask)
+        return mean_of(x, torch.ones_like(attention_mask))
+
+
+@pytest.mark.parametrize("kind", [BranchOnBatch, BranchOnLength])
+def test_a_branch_that_drops_the_mask_at_size_one_is_no_export(
+    kind: type[nn.Module], tmp_path: Path
+) -> None:
+    """The file has one of the branches, and is wrong where the module takes the other."""
+    report, _ = exported(kind(), tmp_path, {})
+    assert Code.PARITY_EXCEEDED in failing(report)
+
+
 @pytest.mark.parametrize(
     "kind",
     [MaskDroppedAlone, FirstMaskForAll, CountOverBatch, AddedAlone],
@@ -124,6 +149,15 @@ class UnmaskedShift(nn.Module):
         return x + before
 
 
+class LastByNumber(nn.Module):
+    """The token whose place is the number of real ones less one: right for padding on the right."""
+
+    def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        place = (attention_mask.to(torch.int64).sum(1) - 1).clamp(min=0)
+        picked = x.gather(1, place[:, None, None].expand(-1, 1, x.size(2)))
+        return picked.squeeze(1)
+
+
 @pytest.mark.parametrize(
     ("kind", "padding", "right"),
     [
@@ -134,6 +168,8 @@ class UnmaskedShift(nn.Module):
         (HolesCount, "left", True),
         (UnmaskedShift, "left", False),
         (UnmaskedShift, "right", True),
+        (LastByNumber, "left", False),
+        (LastByNumber, "right", True),
     ],
 )
 def test_only_the_padding_that_is_declared_is_promised(

@@ -189,19 +189,26 @@ def _families(variants: list[Variant], families: list[Family]) -> list[CasePlan]
     """Each at one length of the dynamic variant, some at one of every variant.
 
     Most meet the same arithmetic in every variant; long fixed lengths would make the pack half as
-    large again for them.
+    large again for them. Masks are tried in the smallest batch too, and without a real token at the
+    smallest length: there a mask is dropped where nobody looks.
     """
-    batch = variants[0].batch.clamp(_FAMILY_SHAPE[0])
+    low, batch = variants[0].batch.low, variants[0].batch.clamp(_FAMILY_SHAPE[0])
     everywhere = {variant.sequence.clamp(_FAMILY_SHAPE[1]) for variant in variants}
     dynamic = {v.sequence.clamp(_FAMILY_SHAPE[1]) for v in variants if not v.sequence.fixed}
-    return [
-        CasePlan(
-            family=family.name,
-            hostile=family.hostile,
-            stored=_stored(batch, length),
-            sequence=length,
-            batches=(batch,),
-        )
-        for family in families
-        for length in sorted(everywhere if family.every_variant else dynamic or {min(everywhere)})
-    ]
+    shortest = {variant.sequence.low for variant in variants}
+    plans = []
+    for family in families:
+        lengths = everywhere if family.every_variant else dynamic or {min(everywhere)}
+        if family.empty_rows:
+            lengths = lengths | shortest
+        plans += [
+            CasePlan(
+                family=family.name,
+                hostile=family.hostile,
+                stored=_stored(batch, length),
+                sequence=length,
+                batches=tuple(sorted({low, batch})) if family.mask else (batch,),
+            )
+            for length in sorted(lengths)
+        ]
+    return plans

@@ -233,11 +233,15 @@ def _depends_on_batch(subject: Subject, reference: nn.Module, plans: Sequence[Ca
     Statistics over the batch are an example. Such a module is ``batch_dependent``, which a check
     says; its cases must not be filled up, or right numbers would look wrong beside it.
     """
-    filled = [p for p in plans if p.family == "normal" and p.batches != (p.stored,)]
     if subject.large:
         return False
-    shortest = sorted(filled, key=lambda plan: (plan.sequence, plan.stored))
-    return any(_filling_changes(subject, reference, plan) for plan in shortest[:_TRIED])
+    filled = [plan for plan in plans if plan.batches != (plan.stored,)]
+    shortest = sorted(
+        (plan for plan in filled if plan.family == "normal"), key=lambda plan: plan.sequence
+    )
+    masked = [plan for plan in filled if plan.family != "normal"]
+    tried = [*shortest[:_TRIED], *masked]
+    return any(_filling_changes(subject, reference, plan) for plan in tried)
 
 
 def _filling_changes(subject: Subject, reference: nn.Module, plan: CasePlan) -> bool:

@@ -89,6 +89,8 @@ def _mask(sizes: dict[str, int], family: str, generator: torch.Generator, paddin
     batch, sequence = sizes["batch"], sizes["sequence"]
     position = torch.arange(sequence).expand(batch, sequence)
     real = torch.randint(1, sequence + 1, (batch, 1), generator=generator)
+    # What takes the last token by their number looks at padding only where that is most of a row.
+    real[0] = real[0].clamp(max=max(sequence // 4, 1))
     if family == "right-padding":
         return (position < real).contiguous()
     if family == "left-padding":
