@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.verdict import (
     INCONCLUSIVE_YARDSTICK,
     SENSITIVITY_FACTOR,
@@ -131,3 +132,15 @@ def test_error_is_relative_to_each_row() -> None:
     found = error_of(actual, expected)
     assert found.row == pytest.approx(0.5)
     assert found.whole == pytest.approx(0.5e-12)
+
+
+def test_rows_that_underflow_are_measured_by_the_smallest_normal_number() -> None:
+    expected = np.array([[1e-60, 2e-70], [1.0, 0.5], [3e-40, 1e-40]])
+    right = expected.astype(np.float32)
+    assert not right[0].any()
+    allowed = error_of(right, expected)
+    assert allowed.row < 2e-7
+    wrong = right.copy()
+    wrong[0] = 1e-38  # a row that is all but zero, made as large as what a normal number can hold
+    assert error_of(wrong, expected).row > 0.5
+    assert compare(wrong, expected, "float32", allowed).code is Code.PARITY_EXCEEDED

@@ -81,14 +81,16 @@ def error_of(actual: NDArray[Any], expected: NDArray[np.float64]) -> Error:
     """Distance of ``actual`` to ``expected``.
 
     Rows of zeros in ``expected`` do not count, nor does what is not finite there. The distance is
-    infinite where only ``actual`` is not finite.
+    infinite where only ``actual`` is not finite. A row below the smallest normal number of
+    ``actual``'s dtype counts as one of that size: the distance of neighbours shrinks no further,
+    and a softmax that underflows is no loss.
     """
     finite = np.isfinite(expected)
     if not np.isfinite(actual[finite]).all():
         return Error(row=np.inf, whole=np.inf)
     if not finite.all():
         actual, expected = np.where(finite, actual, 0), np.where(finite, expected, 0.0)
-    return _error(_rows(actual) - _rows(expected), _row_norms(_rows(expected)))
+    return _error(_rows(actual) - _rows(expected), _row_norms(_rows(expected)), _floor(actual))
 
 
 def strays(one: NDArray[Any], other: NDArray[Any]) -> tuple[str, NDArray[np.bool_]] | None:
@@ -102,14 +104,21 @@ def strays(one: NDArray[Any], other: NDArray[Any]) -> tuple[str, NDArray[np.bool
     return None
 
 
-def _error(difference: NDArray[np.float64], norms: NDArray[np.float64]) -> Error:
+def _floor(actual: NDArray[Any]) -> float:
+    """The smallest normal number of single precision, or of half."""
+    kind = actual.dtype if actual.dtype == np.float16 else np.dtype(np.float32)
+    return float(np.finfo(kind).smallest_normal)
+
+
+def _error(difference: NDArray[np.float64], norms: NDArray[np.float64], floor: float) -> Error:
     """From the rows of the difference, and the norms of the rows of the reference."""
     counted = norms > 0
     if not counted.any():
         return ZERO
     distances = _row_norms(difference)[counted]
-    row = float((distances / norms[counted]).max())
-    return Error(row=row, whole=float(np.linalg.norm(distances) / np.linalg.norm(norms)))
+    row = float((distances / np.maximum(norms[counted], floor)).max())
+    whole = np.linalg.norm(distances) / max(np.linalg.norm(norms), floor)
+    return Error(row=row, whole=float(whole))
 
 
 def _row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -177,7 +186,7 @@ def _judge_finite(
             message=f"a row that is zero by definition holds {stray.max():.3g}",
             **worst,
         )
-    error = _error(_rows(difference), norms)
+    error = _error(_rows(difference), norms, _floor(actual))
     multiple = max(_quotient(error.row, allowed.row), _quotient(error.whole, allowed.whole))
     numbers: dict[str, Any] = dict(
         multiple=multiple, row_error=error.row, whole_error=error.whole, **worst
