@@ -22,6 +22,7 @@ from linattn_runtime_checks.reference import Case
 from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
 from linattn_runtime_checks.verdict import SENSITIVITY_FACTOR, K
 
+_NOT_WRONG = (Code.PASS, Code.PRECISION_LOST, Code.RUNTIME_INEXACT)
 Results = Mapping[str, tuple[Artifact, Iterable[RuntimeResult]]]
 
 
@@ -96,7 +97,7 @@ def _step(rung: Rung, case: Case, siblings: list[tuple[Artifact, list[RuntimeRes
     if not known:
         what = "; ".join(str(f.code) for run in runs for f in run.findings[:1]) or "no such case"
         return Step(rung=rung.name, status="not run", detail=what)
-    wrong = [each for each in known if each.code not in (Code.PASS, Code.PRECISION_LOST)]
+    wrong = [each for each in known if each.code not in _NOT_WRONG]
     worst = wrong[0] if wrong else known[0]
     multiple = "" if worst.multiple is None else f"{worst.multiple:.3g}x the rounding"
     return Step(

@@ -1,0 +1,197 @@
+"""One node of an ONNX graph at a time: as ONNX Runtime computes it, and in double precision.
+
+In double are constants, attributes and the bodies of If, Loop and Scan too. A cast to half
+precision or bfloat16 stays what it is: it says what the file computes, not how exactly.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from linattn_runtime_checks.runtimes.base import Tensors
+
+if TYPE_CHECKING:
+    import onnx
+
+_NAMES_A_DTYPE = ("to", "dtype", "output_datatype")
+# Where ONNX Runtime's double kernels are no better than its float ones: they are clamped fits, and
+# Sigmoid of -30 is 2 % off in double too. The reference of the standard is numpy there.
+_FROM_THE_STANDARD = {"Sigmoid", "Softplus", "Mish", "DFT"}
+
+
+class CannotWiden(Exception):
+    """Nothing here computes this node in double precision."""
+
+
+class Nodes:
+    """The nodes of a graph, each run alone; what is opened for one is kept for the next input."""
+
+    def __init__(self, model: "onnx.ModelProto") -> None:
+        from onnx.inliner import inline_local_functions
+
+        self.model = inline_local_functions(model) if model.functions else model
+        self.nodes = list(self.model.graph.node)  # in topological order: the standard demands it
+        self._opened: dict[tuple[int, bool, tuple[str, ...]], Any] = {}
+        self._uses = [[*node.input, *_outer(node)] for node in self.nodes]
+        self._last = {name: i for i, used in enumerate(self._uses) for name in used}
+
+    def walk(self, inputs: Tensors) -> Iterator[tuple[int, Tensors]]:
+        """Every node and the tensors so far, which the caller adds the node's outputs to.
+
+        What no later node uses is forgotten.
+        """
+        import onnx
+
+        kept = {value.name for value in self.model.graph.output}
+        weights = self.model.graph.initializer
+        values = {item.name: onnx.numpy_helper.to_array(item) for item in weights} | inputs
+        for index, used in enumerate(self._uses):
+            yield index, values
+            for name in used:
+                if self._last[name] == index and name not in kept:
+                    values.pop(name, None)
+
+    def run(self, index: int, values: Mapping[str, Any], *, wide: bool) -> Tensors:
+        """The outputs of one node by name.
+
+        Args:
+            index: of the node.
+            values: all tensors that it uses, in single precision or in double.
+            wide: compute in double precision.
+
+        Raises:
+            CannotWiden: it cannot be computed so.
+        """
+        node = self.nodes[index]
+        feeds = {name: values[name] for name in self._uses[index] if name}
+        if wide:
+            single = _single_only(node, self._opset(node.domain))
+            feeds = {n: x if n in single else _widened_array(x) for n, x in feeds.items()}
+        key = (index, wide, tuple(str(x.dtype) for x in feeds.values()))
+        names = [name for name in node.output if name]
+        with np.errstate(all="ignore"):  # NaN and infinity are values like others here
+            try:
+                if key not in self._opened:
+                    self._opened[key] = self._open(node, feeds, wide=wide)
+                found = self._opened[key].run(names, feeds)
+            except Exception as error:  # of ONNX Runtime, of the reference, of numpy
+                raise CannotWiden(f"{node.op_type} {node.name}: {error}") from error
+        if not all(isinstance(value, np.ndarray | np.generic) for value in found):
+            raise CannotWiden(f"{node.op_type} {node.name} gives what is no tensor")
+        return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
+
+    def _opset(self, domain: str) -> int:
+        return next((o.version for o in self.model.opset_import if o.domain == domain), 1)
+
+    def _open(self, node: Any, feeds: Tensors, *, wide: bool) -> Any:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+
+        graph = onnx.GraphProto(name="one")
+        graph.node.append(_widened(node) if wide else node)
+        for name, value in feeds.items():
+            kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+            graph.input.append(onnx.helper.make_tensor_value_info(name, kind, None))
+        # Without a type: it is inferred.
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+        model = onnx.helper.make_model(
+            graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version
+        )
+        if not wide:
+            return _session(model)
+        if node.op_type not in _FROM_THE_STANDARD:
+            try:
+                return _session(model)
+            except Exception:  # no kernel for double
+                pass
+        return ReferenceEvaluator(model)
+
+
+def _session(model: "onnx.ModelProto") -> Any:
+    import onnxruntime as ort
+
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    settings.intra_op_num_threads = 1
+    settings.log_severity_level = 4
+    data = model.SerializeToString()
+    return ort.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+
+
+def _widened_array(value: Any) -> Any:
+    return value.astype(np.float64) if value.dtype == np.float32 else value
+
+
+def _single_only(node: Any, opset: int) -> set[str]:
+    """The inputs that the standard wants in single precision, as the scales of Resize."""
+    import onnx
+
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+    except onnx.defs.SchemaError:
+        return set()
+    return {
+        name
+        for name, formal in zip(node.input, schema.inputs, strict=False)
+        if "tensor(double)" not in formal.types
+    }
+
+
+def _outer(node: Any) -> list[str]:
+    """The tensors that the bodies of a node use and do not make."""
+    found: list[str] = []
+    for attribute in node.attribute:
+        graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+        for graph in graphs:
+            made = {item.name for item in (*graph.input, *graph.initializer)}
+            made |= {name for inner in graph.node for name in inner.output}
+            used = [name for inner in graph.node for name in (*inner.input, *_outer(inner))]
+            used += [item.name for item in graph.output]
+            found += [name for name in used if name and name not in made]
+    return list(dict.fromkeys(found))
+
+
+def _widened(node: Any) -> Any:
+    """A copy of ``node`` in double precision."""
+    import onnx
+
+    wide = onnx.NodeProto()
+    wide.CopyFrom(node)
+    for attribute in wide.attribute:
+        kind = attribute.type
+        if kind == onnx.AttributeProto.INT and attribute.name in _NAMES_A_DTYPE:
+            if attribute.i == onnx.TensorProto.FLOAT:
+                attribute.i = onnx.TensorProto.DOUBLE
+        elif kind == onnx.AttributeProto.TENSOR:
+            _widen_tensor(attribute.t)
+        elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
+            single = kind == onnx.AttributeProto.FLOAT
+            value = np.array(attribute.f if single else list(attribute.floats), np.float64)
+            tensor = onnx.numpy_helper.from_array(value)
+            attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))
+        elif kind == onnx.AttributeProto.GRAPH:
+            _widen_graph(attribute.g)
+    return wide
+
+
+def _widen_graph(graph: Any) -> None:
+    import onnx
+
+    for item in graph.initializer:
+        _widen_tensor(item)
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    del graph.value_info[:]
+    nodes = [_widened(node) for node in graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _widen_tensor(tensor: Any) -> None:
+    import onnx
+
+    if tensor.data_type == onnx.TensorProto.FLOAT:
+        value = onnx.numpy_helper.to_array(tensor).astype(np.float64)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(value, tensor.name))
