@@ -275,8 +275,7 @@ def _moved(value: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
     if value.dtype != np.float32:
         return value
     wide = value.astype(np.float64)
-    moved: NDArray[Any] = wide * (1 + UNIT * chance.uniform(-1, 1, value.shape))
-    return moved
+    return np.asarray(wide * (1 + UNIT * chance.uniform(-1, 1, value.shape)))
 
 
 def _beyond(error: Error, allowed: Error) -> bool:

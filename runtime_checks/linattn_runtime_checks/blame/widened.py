@@ -4,10 +4,11 @@ In double are constants, attributes and the bodies of If, Loop and Scan too. A c
 precision or bfloat16 stays what it is: it says what the file computes, not how exactly.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from linattn_runtime_checks.runtimes.base import Tensors
 
@@ -18,6 +19,13 @@ _NAMES_A_DTYPE = ("to", "dtype", "output_datatype")
 # Where ONNX Runtime's double kernels are no better than its float ones: they are clamped fits, and
 # Sigmoid of -30 is 2 % off in double too. The reference of the standard is numpy there.
 _FROM_THE_STANDARD = {"Sigmoid", "Softplus", "Mish", "DFT"}
+Formula = Callable[[NDArray[np.float64], Mapping[str, float]], NDArray[np.float64]]
+# Where the reference loses digits too: it subtracts 1 from exp(x).
+_FORMULAS: dict[str, Formula] = {
+    "Elu": lambda x, a: _above_zero(x, a["alpha"] * np.expm1(np.minimum(x, 0.0))),
+    "Celu": lambda x, a: _above_zero(x, a["alpha"] * np.expm1(np.minimum(x, 0.0) / a["alpha"])),
+    "Selu": lambda x, a: a["gamma"] * _above_zero(x, a["alpha"] * np.expm1(np.minimum(x, 0.0))),
+}
 
 
 class CannotWiden(Exception):
@@ -100,12 +108,34 @@ class Nodes:
         )
         if not wide:
             return _session(model)
+        if node.op_type in _FORMULAS and not node.domain:
+            return _Formula(node, self._opset(node.domain))
         if node.op_type not in _FROM_THE_STANDARD:
             try:
                 return _session(model)
             except Exception:  # no kernel for double
                 pass
         return ReferenceEvaluator(model)
+
+
+class _Formula:
+    """A node of one input and one output, as numpy computes it."""
+
+    def __init__(self, node: Any, opset: int) -> None:
+        import onnx
+
+        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+        given = {item.name: item.f for item in node.attribute}
+        usual = {name: item.default_value.f for name, item in schema.attributes.items()}
+        self._compute, self._attributes = _FORMULAS[node.op_type], usual | given
+
+    def run(self, names: Sequence[str], feeds: Tensors) -> list[NDArray[np.float64]]:
+        (value,) = feeds.values()
+        return [self._compute(value, self._attributes) for _ in names]
+
+
+def _above_zero(x: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(x > 0, x, below)
 
 
 def _session(model: "onnx.ModelProto") -> Any:
