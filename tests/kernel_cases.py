@@ -24,7 +24,7 @@ from linattn_runtime_checks.reference import (
 from linattn_runtime_checks.report.model import CaseResult
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions
 from linattn_runtime_checks.runtimes.onnx_runtime import ORT_CPU
-from linattn_runtime_checks.verdict import SENSITIVITY_FACTOR, Error, error_of
+from linattn_runtime_checks.verdict import Error, error_of
 
 Array = NDArray[Any]
 Truth = Callable[[Array], Array]
@@ -49,11 +49,13 @@ class Net:
 
 def node(op: str, *names: str, **attributes: Any) -> onnx.NodeProto:
     """From inputs and, last, one output."""
-    return helper.make_node(op, list(names[:-1]), [names[-1]], name=f"the_{op}_{names[-1]}", **attributes)
+    return helper.make_node(
+        op, list(names[:-1]), [names[-1]], name=f"the_{op}_{names[-1]}", **attributes
+    )
 
 
 def save(net: Net, path: Path) -> None:
-    shape = ["batch", "sequence", net.width]
+    shape: list[str | int | None] = ["batch", "sequence", net.width]
     graph = helper.make_graph(
         list(net.nodes),
         "net",
@@ -77,7 +79,8 @@ def rounding(truth: Truth, x: Array, expected: Array) -> tuple[Error, Error]:
 
 
 def write_pack(net: Net, path: Path) -> None:
-    chance, tensors, cases = np.random.default_rng(0), {}, []
+    chance, cases = np.random.default_rng(0), list[Case]()
+    tensors: dict[str, Array] = {}
     for batch, sequence in SIZES:
         drawn = net.scale * chance.standard_normal((batch, sequence, net.width)) + net.offset
         x = drawn.astype(np.float32)
@@ -136,7 +139,5 @@ def judged(
         session = wrap(ORT_CPU.open(folder / entry.path, entry, options))
         before = list(run_cases(session, entry, pack, mode, lambda name: None))
         change(before)
-        after = excused(
-            folder / entry.path, entry, [(pack, before)], session, lambda step: None
-        )
+        after = excused(folder / entry.path, entry, [(pack, before)], session, lambda step: None)
     return before, after

@@ -25,11 +25,11 @@ from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
 from linattn_runtime_checks.faults.wrapped import Faulty
 from linattn_runtime_checks.report.model import CaseResult
 from linattn_runtime_checks.runtimes import RUNTIMES
-from linattn_runtime_checks.runtimes.base import Tensors
+from linattn_runtime_checks.runtimes.base import Session, Tensors
 
 
 def sigmoid(x: Array) -> Array:
-    return np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))
+    return np.asarray(np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x))))
 
 
 def elu(x: Array) -> Array:
@@ -52,10 +52,11 @@ def spectrum(x: Array) -> Array:
 
 
 def power(x: Array) -> Array:
-    return np.square(spectrum(x)).sum(-1)
+    return np.asarray(np.square(spectrum(x)).sum(-1))
 
 
 LAST = np.array([-1], np.int64)
+MIX = np.arange(16.0).reshape(8, 2) / 8 + 1
 RIGHT = {
     "sigmoid": Net([node("Sigmoid", "x", "y")], sigmoid, offset=-15),
     "sigmoid of nothing": Net([node("Sigmoid", "x", "y")], sigmoid, offset=-30),
@@ -67,7 +68,10 @@ RIGHT = {
     "a gate that is nearly shut": Net(
         [node("Sub", "x", "c", "t"), node("Sigmoid", "t", "s"), node("MatMul", "s", "w", "y")],
         lambda x: sigmoid(x - 14) @ (np.arange(16).reshape(8, 2) / 8 + 1),
-        {"c": np.float32(14), "w": (np.arange(16).reshape(8, 2) / 8 + 1).astype(np.float32)},
+        {
+            "c": np.array(14, np.float32),
+            "w": (np.arange(16).reshape(8, 2) / 8 + 1).astype(np.float32),
+        },
     ),
     "elu": Net([node("Elu", "x", "y")], elu, scale=1e-4),
     "celu": Net([node("Celu", "x", "y")], elu, scale=1e-4),
@@ -132,9 +136,7 @@ def approximated(net: Net) -> Net:
     model = onnx.helper.make_model(graph)
     assert GRAPH_FAULTS["exponential-approximated"].plant(Graph(model), artifact(net))
     made = {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
-    return dataclasses.replace(
-        net, nodes=list(model.graph.node), constants=net.constants | made
-    )
+    return dataclasses.replace(net, nodes=list(model.graph.node), constants=net.constants | made)
 
 
 def twiddles(dtype: Any) -> Array:
@@ -157,19 +159,19 @@ WRONG = {
             node("Add", "u", "half", "y"),
         ],
         sigmoid,
-        {"half": np.float32(0.5)},
+        {"half": np.array(0.5, np.float32)},
         offset=-15,
     ),
     "exp less 1": Net(
         [node("Exp", "x", "e"), node("Sub", "e", "one", "y")],
         np.expm1,
-        {"one": np.float32(1)},
+        {"one": np.array(1, np.float32)},
         scale=1e-4,
     ),
     "log of 1 more": Net(
         [node("Add", "x", "one", "a"), node("Log", "a", "y")],
         np.log1p,
-        {"one": np.float32(1)},
+        {"one": np.array(1, np.float32)},
         scale=1e-4,
     ),
     "mean of squares less square of the mean": Net(
@@ -200,12 +202,12 @@ WRONG = {
     "sigmoid of another offset": dataclasses.replace(
         SIGMOID,
         nodes=[node("Add", "x", "c", "t"), node("Sigmoid", "t", "y")],
-        constants={"c": np.float32(1e-4)},
+        constants={"c": np.array(1e-4, np.float32)},
     ),
     "sigmoid and a factor": dataclasses.replace(
         SIGMOID,
         nodes=[node("Sigmoid", "x", "s"), node("Mul", "s", "c", "y")],
-        constants={"c": np.float32(1 + 3e-5)},
+        constants={"c": np.array(1 + 3e-5, np.float32)},
     ),
     "another alpha": dataclasses.replace(ELU, nodes=[node("Elu", "x", "y", alpha=1.0001)]),
     "a spectrum by rounded twiddles": Net(
@@ -234,19 +236,38 @@ def test_a_wrong_file_is_not_excused(name: str, tmp_path: Path) -> None:
 
 
 class Scaled(Faulty):
-    """What a graph optimiser might do: all that comes out is a little too large."""
+    """All that comes out is a little too large."""
+
+    factor = 1.0
 
     def run(self, inputs: Tensors) -> Tensors:
         def change(tensor: Array) -> None:
-            tensor *= np.float32(1 + 1e-4)
+            tensor *= np.float32(self.factor)
 
         return self._outputs(inputs, change)
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "elu", "spectrum of 100"])
-def test_what_is_lost_beside_the_kernel_is_not_excused(name: str, tmp_path: Path) -> None:
-    net = RIGHT[name]
-    before, after = judged(net, tmp_path, wrap=lambda session: Scaled(session, artifact(net)))
+@pytest.mark.parametrize(
+    ("name", "mode", "factor"),
+    [
+        ("sigmoid", "optimizer-off", 1 + 1e-5),
+        ("elu", "optimizer-off", 1 + 1e-5),
+        ("spectrum of 100", "optimizer-off", 1 + 1e-4),
+        # Where nodes may have been merged, a kernel's own error hides what is smaller.
+        ("sigmoid", "optimizer-on", 1.5),
+        ("elu", "optimizer-on", 1.01),
+        ("spectrum of 100", "optimizer-on", 1 + 1e-4),
+    ],
+)
+def test_what_is_lost_beside_the_kernel_is_not_excused(
+    name: str, mode: str, factor: float, tmp_path: Path
+) -> None:
+    def wrap(session: Session) -> Session:
+        scaled = Scaled(session, artifact(RIGHT[name]))
+        scaled.factor = factor
+        return scaled
+
+    before, after = judged(RIGHT[name], tmp_path, mode=mode, wrap=wrap)
     assert Code.PARITY_EXCEEDED in codes(before)
     assert after == before
 
@@ -302,7 +323,7 @@ def test_a_kernel_that_is_wrong_by_a_hundredth_is_a_failure(
     def norm(x: Array) -> Array:
         parts = x.reshape(*x.shape[:-1], -1)
         mean, var = parts.mean((1, 2), keepdims=True), parts.var((1, 2), keepdims=True)
-        return (parts - mean) / np.sqrt(var + 1e-5)
+        return np.asarray((parts - mean) / np.sqrt(var + 1e-5))
 
     net = Net(
         [
@@ -321,7 +342,8 @@ def test_a_kernel_that_is_wrong_by_a_hundredth_is_a_failure(
 
 
 @pytest.mark.parametrize(
-    "change", [{"dtype": "float16"}, {"side_files": [{"path": "w", "sha256": "0" * 64, "bytes": 1}]}]
+    "change",
+    [{"dtype": "float16"}, {"side_files": [{"path": "w", "sha256": "0" * 64, "bytes": 1}]}],
 )
 def test_other_files_are_judged_as_before(change: dict[str, Any], tmp_path: Path) -> None:
     save(SIGMOID, tmp_path / "model.onnx")

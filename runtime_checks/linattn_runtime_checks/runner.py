@@ -25,7 +25,6 @@ from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, holder, open_r
 from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
 
-
 _VERIFIED = (Code.PASS, Code.RUNTIME_INEXACT)
 """Where the file was shown to be right, if not every kernel that ran it."""
 

@@ -15,6 +15,7 @@ from linattn_runtime_checks.runtimes.base import Tensors
 if TYPE_CHECKING:
     import onnx
 
+NO_OPTIMIZER = "ORT_DISABLE_ALL"
 _NAMES_A_DTYPE = ("to", "dtype", "output_datatype")
 # Where ONNX Runtime's double kernels are no better than its float ones: they are clamped fits, and
 # Sigmoid of -30 is 2 % off in double too; Gelu has constants in single precision. The reference of
@@ -42,19 +43,30 @@ class Nodes:
         self.model = inline_local_functions(model) if model.functions else model
         self.nodes = list(self.model.graph.node)  # in topological order: the standard demands it
         self._opened: dict[tuple[int, bool, tuple[str, ...]], Any] = {}
-        self._uses = [[*node.input, *_outer(node)] for node in self.nodes]
+        self._uses = [
+            [name for name in dict.fromkeys([*node.input, *_outer(node)]) if name]
+            for node in self.nodes
+        ]
         self._last = {name: i for i, used in enumerate(self._uses) for name in used}
+
+    def uses(self, index: int) -> list[str]:
+        """The tensors that a node uses."""
+        return self._uses[index]
+
+    def weights(self) -> Tensors:
+        """Every initializer by name."""
+        import onnx
+
+        items = self.model.graph.initializer
+        return {item.name: onnx.numpy_helper.to_array(item) for item in items}
 
     def walk(self, inputs: Tensors) -> Iterator[tuple[int, Tensors]]:
         """Every node and the tensors so far, which the caller adds the node's outputs to.
 
         What no later node uses is forgotten.
         """
-        import onnx
-
         kept = {value.name for value in self.model.graph.output}
-        weights = self.model.graph.initializer
-        values = {item.name: onnx.numpy_helper.to_array(item) for item in weights} | inputs
+        values = self.weights() | inputs
         for index, used in enumerate(self._uses):
             yield index, values
             for name in used:
@@ -73,7 +85,7 @@ class Nodes:
             CannotWiden: it cannot be computed so.
         """
         node = self.nodes[index]
-        feeds = {name: values[name] for name in self._uses[index] if name}
+        feeds = {name: values[name] for name in self._uses[index]}
         if wide:
             single = _single_only(node, self._opset(node.domain))
             feeds = {
@@ -111,12 +123,12 @@ class Nodes:
             graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version
         )
         if not wide:
-            return _session(model)
+            return open_on_cpu(model)
         if node.op_type in _FORMULAS and not node.domain:
             return _Formula(node, self._opset(node.domain))
         if node.op_type not in _FROM_THE_STANDARD:
             try:
-                return _session(model)
+                return open_on_cpu(model)
             except Exception:  # no kernel for double
                 pass
         return ReferenceEvaluator(model)
@@ -142,11 +154,12 @@ def _above_zero(x: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[n
     return np.where(x > 0, x, below)
 
 
-def _session(model: "onnx.ModelProto") -> Any:
+def open_on_cpu(model: "onnx.ModelProto", level: str = NO_OPTIMIZER) -> Any:
+    """A session of ONNX Runtime, with its optimiser as it names the level."""
     import onnxruntime as ort
 
     settings = ort.SessionOptions()
-    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     settings.intra_op_num_threads = 1
     settings.log_severity_level = 4
     data = model.SerializeToString()

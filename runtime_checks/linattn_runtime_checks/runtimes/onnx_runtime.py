@@ -15,7 +15,7 @@ from linattn_runtime_checks.runtimes.placement import Placement, prove
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
-_LEVELS = {"optimizer-off": "ORT_DISABLE_ALL", "optimizer-on": "ORT_ENABLE_ALL"}
+LEVELS = {"optimizer-off": "ORT_DISABLE_ALL", "optimizer-on": "ORT_ENABLE_ALL"}
 _DTYPES = {
     "tensor(float)": "float32",
     "tensor(float16)": "float16",
@@ -49,7 +49,7 @@ class OrtSession:
         _refuse_other_data(path, beside)
         settings = ort.SessionOptions()
         settings.graph_optimization_level = getattr(
-            ort.GraphOptimizationLevel, _LEVELS[options.mode]
+            ort.GraphOptimizationLevel, LEVELS[options.mode]
         )
         settings.intra_op_num_threads = options.threads
         # Idle workers that spin would take the cores from whatever runs next in this process.
@@ -287,7 +287,7 @@ ORT_CPU = Runtime(
     name="ort-cpu",
     title="ONNX Runtime, CPUExecutionProvider",
     formats=("onnx",),
-    modes=tuple(_LEVELS),
+    modes=tuple(LEVELS),
     keeps_memory=True,
     unavailable=cpu_unavailable,
     prepare=_prepare,
@@ -300,7 +300,7 @@ ORT_CUDA = Runtime(
     name="ort-cuda",
     title="ONNX Runtime, CUDAExecutionProvider, TF32 off",
     formats=("onnx",),
-    modes=tuple(_LEVELS),
+    modes=tuple(LEVELS),
     keeps_memory=True,
     unavailable=cuda_unavailable,
     prepare=_prepare,
