@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -247,18 +248,6 @@ def _placed(
     return prove(open_profiled, inputs, provider, casts)
 
 
-def _placed_on_cpu(
-    path: Path, artifact: Artifact, options: SessionOptions, inputs: Tensors
-) -> Placement:
-    return _placed(path, artifact, options, inputs, CPU)
-
-
-def _placed_on_cuda(
-    path: Path, artifact: Artifact, options: SessionOptions, inputs: Tensors
-) -> Placement:
-    return _placed(path, artifact, options, inputs, CUDA)
-
-
 def _prepare() -> None:
     import onnxruntime  # noqa: F401
 
@@ -292,7 +281,7 @@ ORT_CPU = Runtime(
     unavailable=cpu_unavailable,
     prepare=_prepare,
     open=_open_cpu,
-    placed=_placed_on_cpu,
+    placed=partial(_placed, provider=CPU),
     certify=_certify,
     excused=_excused,
 )
@@ -305,6 +294,6 @@ ORT_CUDA = Runtime(
     unavailable=cuda_unavailable,
     prepare=_prepare,
     open=_open_cuda,
-    placed=_placed_on_cuda,
+    placed=partial(_placed, provider=CUDA),
     certify=_certify,
 )
