@@ -94,6 +94,7 @@ def test_every_colour_of_a_plot_follows_the_scheme(pages: dict[str, str], state:
         ([{"multiple": 9.0, "code": Code.PRECISION_LOST, "rounding": 0.12}], "lost 12 %", "lost"),
         ([{"code": Code.PRECISION_LOST, "rounding": None}], "not finite", "lost"),
         ([{"code": Code.INCONCLUSIVE}], "? inconclusive", "lost"),
+        ([{"multiple": 9.0, "code": Code.RUNTIME_INEXACT}], "? runtime_inexact", "lost"),
         ([{"multiple": None}], "ok", "low"),
     ],
 )

@@ -13,6 +13,7 @@ from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.report.model import CaseResult, Finding
 
+_RIGHT = (Code.PASS, Code.RUNTIME_INEXACT)
 _GROSS = 0.01
 """A relative error that is no matter of precision."""
 
@@ -37,7 +38,7 @@ def frozen_axes(
         by_size: dict[int, list[CaseResult]] = {}
         for case in plain:
             by_size.setdefault(getattr(case, name), []).append(case)
-        right = sorted(s for s, of in by_size.items() if all(c.code is Code.PASS for c in of))
+        right = sorted(s for s, of in by_size.items() if all(c.code in _RIGHT for c in of))
         wrong = sorted(s for s, of in by_size.items() if any(_grossly_wrong(c) for c in of))
         if axis.captured not in right or not wrong:
             continue

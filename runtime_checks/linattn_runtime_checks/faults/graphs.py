@@ -139,6 +139,12 @@ GRAPH_FAULTS: dict[str, GraphFault] = {
             plant=mathematics.bfloat16_products,
         ),
         GraphFault(
+            name="exponential-approximated",
+            title="exp replaced by a power that is near it",
+            plant=mathematics.exponential_approximated,
+            from_length=2,
+        ),
+        GraphFault(
             name="count-frozen",
             title="a count of tokens frozen at capture",
             plant=axes.count_frozen,

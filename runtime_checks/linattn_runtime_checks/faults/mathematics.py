@@ -157,6 +157,41 @@ def bfloat16_products(graph: Graph, artifact: Artifact) -> bool:
     return bool(products)
 
 
+def exponential_approximated(graph: Graph, artifact: Artifact) -> bool:
+    """Every Softmax and Sigmoid with (1 + x / 256) ** 256 for exp(x).
+
+    Such a kernel of a runtime would be told from a wrong file; here it is the file.
+    """
+    found = graph.of_type("Softmax", "Sigmoid")
+    if artifact.dtype != "float32" or not found:
+        return False
+    for node in found:
+        (name,) = node.input
+        if node.op_type == "Softmax":
+            axis = next((a.i for a in node.attribute if a.name == "axis"), -1)
+            axes = graph.constant(np.array([axis], np.int64))
+            largest = _before(graph, node, "ReduceMax", name, axes)
+            part = _exponential(graph, node, _before(graph, node, "Sub", name, largest))
+            whole = _before(graph, node, "ReduceSum", part, axes)
+        else:
+            part = graph.constant(np.array(1, np.float32))
+            minus = _before(graph, node, "Neg", name)
+            whole = _before(graph, node, "Add", part, _exponential(graph, node, minus))
+        graph.bypass(node, _before(graph, node, "Div", part, whole))
+    return True
+
+
+def _exponential(graph: Graph, node: Any, name: str) -> str:
+    one, many, none = (graph.constant(np.array(number, np.float32)) for number in (1, 256, 0))
+    step = _before(graph, node, "Add", one, _before(graph, node, "Div", name, many))
+    return _before(graph, node, "Pow", _before(graph, node, "Max", step, none), many)
+
+
+def _before(graph: Graph, node: Any, op: str, *inputs: str) -> str:
+    """A new node right before ``node``; the name of its output."""
+    return graph.insert(list(graph.nodes).index(node), op, inputs)
+
+
 def _scale_part(graph: Graph, part: int, factor: float) -> bool:
     """Multiply queries (0), keys (1) or values (2) by ``factor``."""
     name = ("query", "key", "value")[part]

@@ -25,7 +25,8 @@ def family_table(report: Report) -> Table | None:
         "the largest error over all artifacts, lengths, runtimes and modes, as a multiple of what "
         "rounding costs on that input (at most 4 passes), or the code of what failed; lost: on "
         "this hostile family rounding alone moves PyTorch's own output by that share, so nothing "
-        "is proven; not finite: PyTorch itself gives NaN or infinity; -: not an input of it"
+        "is proven; not finite: PyTorch itself gives NaN or infinity; runtime_inexact: the file is "
+        "right and a kernel of the runtime is not exact; -: not an input of it"
     )
     return Table(title="Input families", headings=("family", *methods), rows=rows, note=note)
 

@@ -60,6 +60,8 @@ class Runtime:
     proves which nodes ran where, and raises like ``open``. ``certify(path, artifact, session)``
     reads the cost off the graph, where the format has one to read. ``keeps_memory``: a session
     holds on to what its runs needed, and so would hide what the next one needs.
+    ``excused(path, artifact, judged, session, tell)`` gives the results again, with another code
+    where the file is right and a kernel of the runtime is not exact.
     """
 
     name: str
@@ -72,3 +74,4 @@ class Runtime:
     keeps_memory: bool = False
     placed: Callable[[Path, Artifact, SessionOptions, Tensors], Any] | None = None
     certify: Callable[[Path, Artifact, Any], list[CostCertificate]] | None = None
+    excused: Callable[[Path, Artifact, Any, Any, Callable[[str], None]], list[Any]] | None = None

@@ -1,7 +1,8 @@
 """ONNX Runtime on CPU and on CUDA, with its graph optimiser off and on."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from linattn_runtime_checks.runtimes.placement import Placement, prove
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
-_LEVELS = {"optimizer-off": "ORT_DISABLE_ALL", "optimizer-on": "ORT_ENABLE_ALL"}
+LEVELS = {"optimizer-off": "ORT_DISABLE_ALL", "optimizer-on": "ORT_ENABLE_ALL"}
 _DTYPES = {
     "tensor(float)": "float32",
     "tensor(float16)": "float16",
@@ -49,7 +50,7 @@ class OrtSession:
         _refuse_other_data(path, beside)
         settings = ort.SessionOptions()
         settings.graph_optimization_level = getattr(
-            ort.GraphOptimizationLevel, _LEVELS[options.mode]
+            ort.GraphOptimizationLevel, LEVELS[options.mode]
         )
         settings.intra_op_num_threads = options.threads
         # Idle workers that spin would take the cores from whatever runs next in this process.
@@ -247,18 +248,6 @@ def _placed(
     return prove(open_profiled, inputs, provider, casts)
 
 
-def _placed_on_cpu(
-    path: Path, artifact: Artifact, options: SessionOptions, inputs: Tensors
-) -> Placement:
-    return _placed(path, artifact, options, inputs, CPU)
-
-
-def _placed_on_cuda(
-    path: Path, artifact: Artifact, options: SessionOptions, inputs: Tensors
-) -> Placement:
-    return _placed(path, artifact, options, inputs, CUDA)
-
-
 def _prepare() -> None:
     import onnxruntime  # noqa: F401
 
@@ -274,27 +263,37 @@ def _certify(path: Path, artifact: Artifact, session: OrtSession) -> list[CostCe
     return [certify_onnx(path, artifact), certify_onnx(path, artifact, optimized=True)]
 
 
+def _excused(
+    path: Path, artifact: Artifact, judged: Any, session: OrtSession, tell: Callable[[str], None]
+) -> list[Any]:
+    # Later: it imports what imports this.
+    from linattn_runtime_checks.blame.inexact import excused
+
+    return excused(path, artifact, judged, session, tell)
+
+
 ORT_CPU = Runtime(
     name="ort-cpu",
     title="ONNX Runtime, CPUExecutionProvider",
     formats=("onnx",),
-    modes=tuple(_LEVELS),
+    modes=tuple(LEVELS),
     keeps_memory=True,
     unavailable=cpu_unavailable,
     prepare=_prepare,
     open=_open_cpu,
-    placed=_placed_on_cpu,
+    placed=partial(_placed, provider=CPU),
     certify=_certify,
+    excused=_excused,
 )
 ORT_CUDA = Runtime(
     name="ort-cuda",
     title="ONNX Runtime, CUDAExecutionProvider, TF32 off",
     formats=("onnx",),
-    modes=tuple(_LEVELS),
+    modes=tuple(LEVELS),
     keeps_memory=True,
     unavailable=cuda_unavailable,
     prepare=_prepare,
     open=_open_cuda,
-    placed=_placed_on_cuda,
+    placed=partial(_placed, provider=CUDA),
     certify=_certify,
 )

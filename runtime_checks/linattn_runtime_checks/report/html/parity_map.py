@@ -62,7 +62,7 @@ def map_cell(cases: Sequence[CaseResult]) -> MapCell:
     if said.startswith(("lost", "not finite")):
         return MapCell(text=said, look="lost", told=f"{told}; {CODES[Code.PRECISION_LOST].meaning}")
     code = next((code for code in Code if code.value == said), None)
-    if code is not None and CODES[code].exit_code is ExitCode.UNVERIFIED:
+    if code is not None and CODES[code].exit_code in (ExitCode.UNVERIFIED, ExitCode.PASS):
         return MapCell(text=f"? {said}", look="lost", told=f"{told}; {CODES[code].meaning}")
     exceeded = multiple is not None and not multiple <= K
     if code is not None or exceeded:
