@@ -1,4 +1,4 @@
-"""Counts false alarms: right artifacts of the default build, judged on the inputs of many seeds.
+r"""Counts false alarms: right artifacts of the default build, judged on the inputs of many seeds.
 
     python benchmarks/false_alarms.py FOLDER --seeds 200
 
@@ -10,13 +10,24 @@ seed goes to the full lengths, with up to 8192 tokens a case; the others stop at
 200 seeds take less than an hour. Results go to
 ``benchmarks/results/false_alarms.{json,md}``; each seed is added to what is there, so that a run
 can be cut short and taken up again.
+
+    MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default python benchmarks/false_alarms.py FOLDER \
+        --judge-env MKL_CBWR= --judge-env ATEN_CPU_CAPABILITY=avx2 --results across
+
+A folder that was built on one machine must pass on another. ``--judge-env NAME=VALUE`` gives the
+processes that judge another environment than the one that writes the packs (an empty value takes
+the variable away); each row records both, and ``--results across`` keeps them in
+``false_alarms_across.{json,md}``.
 """
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +45,14 @@ from linattn_runtime_checks.verdict import K
 RESULTS = Path(__file__).parent / "results"
 _FULL_EVERY, _SHORT, _AT_ONCE = 20, 256, 10
 Row = dict[str, Any]
+SWITCHES = (
+    "ATEN_CPU_CAPABILITY",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ONEDNN_MAX_CPU_ISA",
+    "OMP_NUM_THREADS",
+)
+"""What makes torch compute as on another processor; its sums then end in other last digits."""
 HISTORY = """\
 The first run of seeds 1000 to 1199 found one false alarm, in both modes of ONNX Runtime: Linformer
 on one huge token among three, 7.48 times the yardstick. The yardstick of hostile inputs of few rows
@@ -44,7 +63,31 @@ at scale 1e4 on 60 rows, 5.09, and Linformer at scale 100 on 165 rows, 4.99. Now
 of up to 288 tokens take several; the seeds of both were run again."""
 
 
-def judge_seeds(folder: Path, manifest: Manifest, seeds: list[int], longest: int) -> Row:
+def settings() -> str:
+    """The switches that are set, in words."""
+    found = [f"{name}={os.environ[name]}" for name in SWITCHES if os.environ.get(name)]
+    return " ".join(found) or "no switch"
+
+
+@contextmanager
+def environment_of(changes: Mapping[str, str]) -> Iterator[None]:
+    """Within it new processes get these variables; an empty value takes one away."""
+    before = dict(os.environ)
+    for name, value in changes.items():
+        if value:
+            os.environ[name] = value
+        else:
+            os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def judge_seeds(
+    folder: Path, manifest: Manifest, seeds: list[int], longest: int, judge: Mapping[str, str]
+) -> Row:
     """Every artifact on every runtime, on the inputs of some seeds: what was seen."""
     runtimes, _ = choose(())
     packs = [reference.path for reference in manifest.references]
@@ -64,7 +107,10 @@ def judge_seeds(folder: Path, manifest: Manifest, seeds: list[int], longest: int
             if artifact.format in runtime.formats
             and artifact.axis("sequence").declared[0] <= longest
         ]
-        results = run_jobs(jobs, Limits(), lambda job: None)
+        written_under = settings()
+        with environment_of(judge):
+            judged_under = settings()
+            results = run_jobs(jobs, Limits(), lambda job: None)
     largest: dict[str, float] = {}
     alarms = []
     codes: Counter[str] = Counter()
@@ -80,10 +126,43 @@ def judge_seeds(folder: Path, manifest: Manifest, seeds: list[int], longest: int
     return {
         "seeds": seeds,
         "longest": longest,
+        "written_under": written_under,
+        "judged_under": judged_under,
         "cases": dict(codes),
         "alarms": alarms,
         "largest": largest,
     }
+
+
+def render_across(rows: list[Row]) -> str:
+    """The page of packs that were written under one setting and judged under another."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["written_under"], row["judged_under"]), []).append(row)
+    lines = [
+        "# False alarms across processors",
+        "",
+        "Golden packs of fresh seeds written under one setting of torch's processor switches, and "
+        "the artifacts of a default build judged on them under another: `python "
+        "benchmarks/false_alarms.py FOLDER --results across --judge-env NAME=VALUE`. ONNX Runtime "
+        f"has no such switch; its packs alone differ. A multiple above {K:g} is an alarm.",
+        "",
+        "| written under | judged under | seeds | cases | alarms | largest multiple |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for (written, judged), mine in groups.items():
+        seeds = sum(len(row["seeds"]) for row in mine)
+        cases = sum(sum(row["cases"].values()) for row in mine)
+        alarms = sum(len(row["alarms"]) for row in mine)
+        largest = max((max(row["largest"].values(), default=0.0) for row in mine), default=0.0)
+        lines.append(f"| {written} | {judged} | {seeds} | {cases:,} | {alarms} | {largest:.2f} |")
+    return "\n".join(lines + alarm_lines(rows)) + "\n"
+
+
+def alarm_lines(rows: list[Row]) -> list[str]:
+    """The section that names each alarm; nothing without one."""
+    alarms = [f"- seeds {row['seeds']}: {text}" for row in rows for text in row["alarms"]]
+    return ["", "## Alarms", "", *alarms] if alarms else []
 
 
 def render(rows: list[Row]) -> str:
@@ -96,12 +175,12 @@ def render(rows: list[Row]) -> str:
             largest[key] = max(largest.get(key, 0.0), multiple)
     seeds = sum(len(row["seeds"]) for row in rows)
     full = sum(len(row["seeds"]) for row in rows if row["longest"] > _SHORT)
-    alarms = [f"seeds {row['seeds']}: {text}" for row in rows for text in row["alarms"]]
+    alarms = sum(len(row["alarms"]) for row in rows)
     lines = [
         "# False alarms",
         "",
         f"`python benchmarks/false_alarms.py FOLDER --seeds {seeds}` on the folder of a default "
-        f"build (72 artifacts): {sum(cases.values()):,} cases of {seeds} seeds, {len(alarms)} "
+        f"build (72 artifacts): {sum(cases.values()):,} cases of {seeds} seeds, {alarms} "
         f"false alarms. {full} of the seeds go to the full lengths, the others to {_SHORT} tokens. "
         f"Largest multiple of a case that passed: {max(largest.values(), default=0.0):.2f}, where "
         f"{K:g} is rejected.",
@@ -114,8 +193,15 @@ def render(rows: list[Row]) -> str:
         "| --- | --- |",
         *[f"| {key} | {multiple:.2f} |" for key, multiple in sorted(largest.items())],
     ]
-    lines += ["", "## Alarms", "", *[f"- {text}" for text in alarms]] if alarms else []
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + alarm_lines(rows)) + "\n"
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` of the command line."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
 
 
 def main() -> None:
@@ -125,9 +211,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--fresh", action="store_true", help="forget what is there")
+    parser.add_argument("--judge-env", type=assignment, action="append", default=[])
+    parser.add_argument("--results", metavar="NAME", help="keep them in false_alarms_NAME")
     options = parser.parse_args()
+    judge = dict(options.judge_env)
+    if judge and not options.results:
+        parser.error("--judge-env needs --results NAME: its rows are not those of one machine")
     manifest = read(options.folder)
-    path = RESULTS / "false_alarms.json"
+    stem = f"false_alarms_{options.results}" if options.results else "false_alarms"
+    path = RESULTS / f"{stem}.json"
     rows: list[Row] = (
         [] if options.fresh or not path.exists() else json.loads(path.read_text())["rows"]
     )
@@ -139,10 +231,11 @@ def main() -> None:
     batches += [([seed], MAX_TOKENS_PER_CASE) for seed in full]
     for seeds, longest in batches:
         start = time.monotonic()
-        rows.append(judge_seeds(options.folder, manifest, seeds, longest))
+        rows.append(judge_seeds(options.folder, manifest, seeds, longest, judge))
         document = {"environment": environment.describe(), "rows": rows}
         path.write_text(json.dumps(document, indent=1) + "\n")
-        (RESULTS / "false_alarms.md").write_text(render(rows))
+        page = render_across(rows) if options.results else render(rows)
+        (RESULTS / f"{stem}.md").write_text(page)
         alarms, seconds = len(rows[-1]["alarms"]), time.monotonic() - start
         print(f"seeds {seeds[0]} to {seeds[-1]}: {alarms} alarms, {seconds:.0f} s", flush=True)
 

@@ -229,6 +229,7 @@ def slow_down(model: onnx.ModelProto) -> None:
         model.graph.node.append(helper.make_node("MatMul", [f"late_{step}", "identity"], [after]))
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_planted_slow_down_is_seen_and_noise_is_not(folder_copy: Path) -> None:
     only(folder_copy, DYNAMIC, FIXED)

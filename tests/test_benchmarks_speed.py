@@ -203,6 +203,7 @@ def test_quick_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "speed_floor.md").read_text().startswith("# ")
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_quick_mode_of_the_recurrence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_script("recurrence", monkeypatch, "--quick", "--output", tmp_path)
@@ -214,6 +215,7 @@ def test_quick_mode_of_the_recurrence(tmp_path: Path, monkeypatch: pytest.Monkey
     assert causal["goal"] == "<= 0.1"
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_quick_mode_of_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_script("recurrence_memory", monkeypatch, "--quick", "--output", tmp_path)

@@ -69,9 +69,13 @@ def test_the_log_of_a_gate_is_finite_and_right(tmp_path: Path) -> None:
 
 
 def test_what_exporters_write_is_not_exact(tmp_path: Path) -> None:
-    """Why the gates are spelled out; where this fails, ONNX Runtime's own will do."""
+    """Why the gates are spelled out; where this fails, ONNX Runtime's own will do.
+
+    Its sigmoid ends in zero or near 1.5e-8 below -18, as the processor's kernel has it: the whole
+    of the number is lost, a relative error of 1 or more.
+    """
     expected = torch.sigmoid(PLACES.double())
-    assert worst(in_onnx_runtime(torch.sigmoid, tmp_path), expected) > 1
+    assert worst(in_onnx_runtime(torch.sigmoid, tmp_path), expected) > 0.5
     log = in_onnx_runtime(nn.functional.logsigmoid, tmp_path)
     truth = nn.functional.logsigmoid(PLACES.double()).numpy()
     assert not np.allclose(log, truth, rtol=0.1)

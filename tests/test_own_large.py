@@ -116,6 +116,7 @@ assert report.verdict == "PASS"
 """
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_model_of_two_and_a_half_gigabytes(tmp_path: Path) -> None:
     program = tmp_path / "large.py"

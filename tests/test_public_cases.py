@@ -136,6 +136,7 @@ def test_eight_threads_on_one_session_get_the_same_bytes(small_folder: Path) -> 
             assert all(same)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_memory_stays_bounded_while_lengths_change(small_folder: Path) -> None:
     """300 lengths in random order: an arena that kept a pattern for each would grow without end."""

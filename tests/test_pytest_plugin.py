@@ -151,6 +151,7 @@ def test_beside_other_tests_and_below_a_folder_that_pytest_skips(
     counted(only_these, passed=1)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_two_workers(folder: Path, pytester: pytest.Pytester) -> None:
     only(folder, DYNAMIC, FIXED)
