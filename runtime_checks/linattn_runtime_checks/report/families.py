@@ -51,6 +51,8 @@ def family_cell(cases: Sequence[CaseResult]) -> str:
     if lost:
         share = max(math.inf if part is None else part for part in lost)
         return f"lost {100 * share:.3g} %" if math.isfinite(share) else "not finite"
+    if any(case.code is Code.RUNTIME_INEXACT for case in cases):
+        return Code.RUNTIME_INEXACT
     if any(case.code is Code.OUTSIDE_DOMAIN for case in cases):
         return "not finite"
     multiples = [case.multiple for case in cases if case.multiple is not None]
