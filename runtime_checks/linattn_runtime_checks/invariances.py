@@ -22,6 +22,14 @@ from linattn_runtime_checks.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.reference import Case, Reference
 from linattn_runtime_checks.report.model import CaseResult, CheckResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
+from linattn_runtime_checks.token_axes import (
+    another_from,
+    inside,
+    reordered,
+    rows_of,
+    spread,
+    until,
+)
 from linattn_runtime_checks.verdict import K, error_of
 
 _BOTH_SIDES = 2.0
@@ -105,12 +113,9 @@ def _alone(
 
 
 def _part(tensor: NDArray[Any], spec: TensorSpec | None, start: int, count: int) -> NDArray[Any]:
-    """Some sequences of a batch; all of a tensor that has no batch axis."""
     if spec is None:  # the comparison of the signatures says so
         return tensor[start : start + count]
-    if "batch" not in spec.axes:
-        return tensor
-    return tensor.take(np.arange(start, start + count), axis=spec.axes.index("batch"))
+    return rows_of(tensor, spec, start, count)
 
 
 def _padding(
@@ -130,7 +135,7 @@ def _padding(
                 got = _run(session, artifact, changed)[spec.name]
                 before = expected[spec.name]
                 if got.shape == before.shape:
-                    kept = _spread(mask, spec, got.shape)
+                    kept = spread(mask, spec, got.shape)
                     got, before = got[kept], before[kept]
                 if got.tobytes() != before.tobytes():
                     message = (
@@ -161,9 +166,10 @@ def _garbage(
             if spec.is_mask or not {"batch", "sequence"} <= set(spec.axes):
                 continue
             token = tensor.min() + share * (tensor.max() - tensor.min())
-            other = number if tensor.dtype.kind == "f" else token
-            padded = ~_spread(mask, spec, tensor.shape)
-            changed[spec.name] = np.where(padded, tensor.dtype.type(other), tensor)
+            floats = tensor.dtype.kind == "f"
+            other = np.asarray(number if floats else token).astype(tensor.dtype)
+            padded = ~spread(mask, spec, tensor.shape)
+            changed[spec.name] = np.where(padded, inside(other, spec) if floats else other, tensor)
         yield what, changed
 
 
@@ -180,14 +186,14 @@ def _equivariant(
     specs = {spec.name: spec for spec in artifact.inputs}
     if not set(inputs) <= set(specs):
         return None  # the comparison of the signatures says so
-    changed = {name: _reordered(x, specs[name], order) for name, x in inputs.items()}
+    changed = {name: reordered(x, specs[name], order) for name, x in inputs.items()}
     for spec in artifact.outputs:
         before = expected[spec.name]
         if before.shape[spec.axes.index("sequence")] != case.sequence:
             problem: str | None = f"have shape {list(before.shape)}"
         else:
             got = _run(session, artifact, changed)[spec.name]
-            problem = _apart(got, _reordered(before, spec, order), case, spec.name)
+            problem = _apart(got, reordered(before, spec, order), case, spec.name)
         if problem is not None:
             message = f"{case.name} with its tokens reordered: the outputs {problem}"
             return CheckResult(name="equivariant", code=Code.NOT_EQUIVARIANT, message=message)
@@ -212,8 +218,8 @@ def _causal(
                 changed[spec.name] = another_from(inputs[spec.name], spec, place)
         got = _run(session, artifact, changed)
         for spec in along:
-            before, after = _until(expected[spec.name], spec, place), got[spec.name]
-            after = _until(after, spec, place)
+            before, after = until(expected[spec.name], spec, place), got[spec.name]
+            after = until(after, spec, place)
             if before.tobytes() != after.tobytes():
                 message = (
                     f"{case.name} with other tokens from place {place} on: "
@@ -221,21 +227,6 @@ def _causal(
                 )
                 return CheckResult(name="causal", code=Code.FUTURE_LEAKS, message=message)
     return CheckResult(name="causal", code=Code.PASS)
-
-
-def another_from(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
-    """``tensor`` with other tokens from ``place`` on; whole numbers stay among those it holds."""
-    if "sequence" not in spec.axes:
-        return tensor
-    axis = spec.axes.index("sequence")
-    another = np.moveaxis(tensor.copy(), axis, 0)
-    turned = tensor.min() + tensor.max() if tensor.dtype.kind == "i" else 1
-    another[place:] = turned - another[place:]
-    return np.moveaxis(another, 0, axis)
-
-
-def _until(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
-    return tensor.take(np.arange(place), axis=spec.axes.index("sequence"))
 
 
 def _apart(output: NDArray[Any], expected: NDArray[Any], case: Case, name: str) -> str | None:
@@ -254,23 +245,6 @@ def _apart(output: NDArray[Any], expected: NDArray[Any], case: Case, name: str) 
 def _closest(cases: Sequence[Case]) -> Case:
     """The case nearest to a usual size: neither trivial nor long."""
     return min(cases, key=lambda case: (abs(case.batch * case.sequence - _USUAL_TOKENS), case.name))
-
-
-def _spread(mask: NDArray[np.bool_], spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """The mask [batch, sequence] broadcast to a tensor with the axes of ``spec``."""
-    if not {"batch", "sequence"} <= set(spec.axes):
-        return np.ones(shape, dtype=bool)
-    places = [axis for axis in spec.axes if isinstance(axis, str)]
-    along = mask if places == ["batch", "sequence"] else mask.T
-    sizes = iter(along.shape)
-    spread = [next(sizes) if isinstance(axis, str) else 1 for axis in spec.axes]
-    return np.broadcast_to(along.reshape(spread), shape)
-
-
-def _reordered(tensor: NDArray[Any], spec: TensorSpec, order: NDArray[np.int64]) -> NDArray[Any]:
-    if "sequence" not in spec.axes:
-        return tensor
-    return np.ascontiguousarray(np.take(tensor, order, axis=spec.axes.index("sequence")))
 
 
 def _run(session: Session, artifact: Artifact, inputs: Tensors) -> Tensors:

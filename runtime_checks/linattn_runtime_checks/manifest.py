@@ -60,7 +60,8 @@ class TensorSpec(Record):
     ``shape`` is what the file declares: numbers, and symbols where it is dynamic. ``axes`` says
     what each axis is, ``batch`` and ``sequence`` also where the file fixes them. ``mask`` marks the
     key padding mask; ``values`` are the lowest and highest whole number that an input was verified
-    with, beyond which a table of embeddings ends.
+    with, beyond which a table of embeddings ends. ``range`` and ``positive`` say which numbers a
+    floating-point input may hold, both ends included, where that is not all of them.
     """
 
     name: str
@@ -69,6 +70,8 @@ class TensorSpec(Record):
     axes: list[int | str] = []
     mask: bool = False
     values: tuple[int, int] | None = None
+    range: tuple[float, float] | None = None
+    positive: bool = False
 
     @property
     def is_mask(self) -> bool:

@@ -123,6 +123,8 @@ class ReferenceIndex(BaseModel):
     """By the name of the variant; for blame."""
     batch_axes: dict[str, int | None] = {}
     """Which axis of an input or output is the batch, where not the first; None for no axis."""
+    left_out: dict[str, str] = {}
+    """Families of inputs on which the module itself raises, to what it raised."""
     stream: Case | None = None
     """A sequence to run piece by piece, where the graph has a state."""
 

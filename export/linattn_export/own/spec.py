@@ -7,6 +7,9 @@
     dtype = "int64"
     shape = ["batch", "sequence"]
     range = [0, 255]
+    [inputs.power]
+    shape = ["batch", "sequence", 80]
+    positive = true
     [inputs.attention_mask]
     kind = "mask"
     shape = ["batch", "sequence"]
@@ -18,6 +21,7 @@ tables are the fields.
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -54,13 +58,17 @@ class InputTable(_Strict):
     """One input tensor.
 
     Floating-point inputs are drawn from N(0, 1) times ``scale``, and from the hostile families;
-    integers evenly from ``range``, both ends included; a ``mask`` has True, or 1, at the real
-    tokens.
+    those with a ``range`` evenly from it, and no family leaves it; ``positive`` ones hold no 0 and
+    nothing below. Integers are drawn evenly from ``range``, both ends included; a ``mask`` has
+    True, or 1, at the real tokens.
     """
 
     shape: list[str | int] = Field(description="symbols and numbers, one for each axis")
     dtype: Dtype | None = Field(default=None, description="float32; bool for a mask")
-    range: tuple[int, int] | None = Field(default=None, description="of integers, both included")
+    range: tuple[int, int] | tuple[float, float] | None = Field(
+        default=None, description="lowest and highest number, both included"
+    )
+    positive: bool = Field(default=False, description="floating-point numbers above 0 only")
     family: Literal["normal"] | None = Field(default=None, description="of floating-point inputs")
     scale: float = Field(default=1.0, gt=0, description="of floating-point inputs")
     kind: Literal["mask"] | None = Field(default=None, description="a key padding mask")
@@ -75,22 +83,46 @@ class InputTable(_Strict):
         if self.kind == "mask":
             if self.shape != list(SYMBOLS):
                 raise ValueError(f"a mask has shape {list(SYMBOLS)}, got {self.shape}")
-            if self.range is not None or self.family is not None or self.samples is not None:
-                raise ValueError("a mask takes no range, family or samples; leave them out")
+            others = (self.range, self.family, self.samples, self.positive or None)
+            if any(other is not None for other in others):
+                raise ValueError("a mask takes no range, positive, family or samples; leave it out")
         elif dtype == "bool":
             raise ValueError('bool inputs are masks: add kind = "mask", or pass 0 and 1 as int64')
         elif dtype in _INTEGERS and self.range is None:
             raise ValueError(f"{dtype} needs range, such as [0, 255]")
-        elif dtype in _FLOATS and self.range is not None:
-            raise ValueError('range is of integers; a floating-point input has family = "normal"')
-        if dtype in _INTEGERS and (self.family is not None or self.scale != 1.0):
-            raise ValueError("family and scale are of floating-point inputs; leave them out")
-        if self.range is not None and self.range[0] > self.range[1]:
-            raise ValueError(f"range is reversed: {list(self.range)}")
+        if dtype in _INTEGERS:
+            self._integers()
+        if self.range is not None:
+            self._ranged()
         for axis in self.shape:
             if isinstance(axis, int) and axis < 1:
                 raise ValueError(f"an axis has at least one element, got {axis}")
         return self
+
+    def _integers(self) -> None:
+        if self.family is not None or self.scale != 1.0:
+            raise ValueError("family and scale are of floating-point inputs; leave them out")
+        if self.positive:
+            raise ValueError("positive is of floating-point inputs; start range at 1 instead")
+        if self.range is not None and not all(isinstance(end, int) for end in self.range):
+            raise ValueError(f"range of {self.resolved} is whole numbers, got {list(self.range)}")
+
+    def _ranged(self) -> None:
+        assert self.range is not None
+        low, high = self.range
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError(
+                f"range has two finite ends, got {list(self.range)}; for all numbers above 0 write "
+                "positive = true"
+            )
+        if low > high:
+            raise ValueError(f"range is reversed: {list(self.range)}")
+        if self.scale != 1.0 or self.family is not None:
+            raise ValueError(
+                "numbers of a range are drawn evenly from it; leave out family and scale"
+            )
+        if self.positive and high <= 0:
+            raise ValueError(f"range {list(self.range)} holds no positive number")
 
     @property
     def resolved(self) -> Dtype:
