@@ -212,7 +212,10 @@ class _Search:
             moved = dict(inputs)
             for spec, slope in zip(moving, slopes, strict=True):
                 if slope is not None:
-                    way = inputs[spec.name].double() - reach * float(gap.detach()) / size * slope.double()
+                    way = (
+                        inputs[spec.name].double()
+                        - reach * float(gap.detach()) / size * slope.double()
+                    )
                     dtype = inputs[spec.name].dtype
                     moved[spec.name] = inside(way, spec, dtype).to(dtype)
             with torch.no_grad():
