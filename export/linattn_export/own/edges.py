@@ -233,7 +233,7 @@ class _Search:
         distance = _distance(argument)
         known = self.best.get(node)
         if known is None:
-            usual = float(argument.abs().double().median()) if argument.numel() else 0.0
+            usual = float(argument.abs().max()) if argument.numel() else 0.0
             self.best[node] = _Best(distance=distance, inputs=inputs, usual=usual)
         elif distance < known.distance:
             known.distance, known.inputs = distance, inputs

@@ -1,5 +1,6 @@
 """Inputs that a module itself does not take: told apart by what did it, their values or size."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -70,10 +71,15 @@ def _first_line(error: Exception) -> str:
 
 
 def notes_of(left_out: Mapping[str, str]) -> list[Note]:
-    """One note for each reason why families of inputs were left out."""
+    """One note for each reason why families of inputs were left out.
+
+    Reasons that differ in their numbers alone, such as the place of an element, are one.
+    """
+    first: dict[str, str] = {}
     reasons: dict[str, list[str]] = {}
     for family, reason in left_out.items():
-        reasons.setdefault(reason, []).append(family)
+        shown = first.setdefault(re.sub(r"\d+", "0", reason), reason)
+        reasons.setdefault(shown, []).append(family)
     return [
         Note(
             code=Code.OUTSIDE_DOMAIN,

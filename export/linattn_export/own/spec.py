@@ -36,12 +36,11 @@ from pydantic import (
     model_validator,
 )
 
-from linattn.contract import closest
+from linattn_export.own.symbols import SYMBOLS, near, other_axis, renamed
 from linattn_export.variants import Range, parse_range
 from linattn_runtime_checks.errors import UsageError
 
 SCHEMA_VERSION = "1.0"
-SYMBOLS = ("batch", "sequence")
 _FLOATS = ("float32", "float16")
 _INTEGERS = ("int64", "int32")
 
@@ -191,8 +190,8 @@ class Inputs:
             key = f"{where}: symbols.{name}"
             if name not in SYMBOLS:
                 raise UsageError(
-                    f"{key}: the sizes that vary are called batch and sequence; give other axes "
-                    "as numbers" + _near(name, SYMBOLS)
+                    f"{key}: two sizes can vary, and they are called batch and sequence"
+                    + (renamed(name, spec.symbols))
                 )
             self.ranges[name] = parse_range(key, str(text), fixed=True)
         used = {axis for table in self.tables.values() for axis in table.shape}
@@ -201,8 +200,7 @@ class Inputs:
                 path = next(p for p, table in self.tables.items() if axis in table.shape)
                 raise UsageError(
                     f"{where}: {key_of(path)}.shape names {axis!r}, which is not in [symbols]"
-                    + _near(axis, spec.symbols)
-                    + f'; add {axis} = "1:8", or give a number'
+                    + (other_axis(axis, spec.symbols))
                 )
         for name in spec.symbols:
             if name not in used:
@@ -283,14 +281,9 @@ def _first_problem(
         known = list(model.model_fields)
         if len(parts) > 1:
             known = list(Promises.model_fields)
-        near = _near(parts[-1], known)
-        return f"{where}: unknown key {key}; known here: {', '.join(known)}{near}"
+        hint = near(parts[-1], known)
+        return f"{where}: unknown key {key}; known here: {', '.join(known)}{hint}"
     if first["type"] == "missing":
         return f"{where}: {key} is missing"
     reason = first["msg"].removeprefix("Value error, ")
     return f"{where}: {key}: {reason}"
-
-
-def _near(name: str, known: Any) -> str:
-    near = closest(name, list(known))
-    return f"; did you mean {near!r}?" if near else ""
