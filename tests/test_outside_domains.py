@@ -247,7 +247,8 @@ class Inverse(nn.Module):
     """Equal tokens, and those that are zero, make its matrix singular."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.linalg.inv(x[:, :8])
+        inverse: Tensor = torch.linalg.inv(x[:, :8])
+        return inverse
 
 
 def test_a_family_on_which_the_module_raises_is_left_out_and_named(tmp_path: Path) -> None:
@@ -306,11 +307,16 @@ def test_what_failed_is_named(when: Any, family: str, words: str, tmp_path: Path
     inputs = spec_of({"scale": 4.0})
     inputs["inputs"]["attention_mask"] = {"kind": "mask", "shape": ["batch", "sequence"]}
 
-    class Masked(Refuses):
-        def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
-            return super().forward(x) * attention_mask[..., None]
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Refuses(when)
 
-    subject = subject_of(Masked(when), inputs)
+        def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+            found: Tensor = self.inner(x)
+            return found * attention_mask[..., None]
+
+    subject = subject_of(Masked(), inputs)
     with pytest.raises(ExportError, match=words):
         write_golden(subject, tmp_path / "pack", [plan(family)])
 

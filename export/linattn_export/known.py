@@ -14,11 +14,15 @@ from linattn_runtime_checks.reference import Case, Known, repeated
 _LENGTH = 17
 
 
-def batch_axes(subject: Subject) -> dict[str, int | None]:
-    """Which axis is the batch, of inputs and outputs where it is not the first."""
+def batch_axes(subject: Subject) -> dict[str, int | list[int] | None]:
+    """Which axis is the batch, of inputs and outputs where it is not the first alone."""
     axes = {spec.name: spec.axes for spec in subject.inputs} | subject.outputs
-    places = {n: a.index("batch") if "batch" in a else None for n, a in axes.items()}
-    return {name: place for name, place in places.items() if place != 0}
+    found: dict[str, int | list[int] | None] = {}
+    for name, of in axes.items():
+        places = [place for place, axis in enumerate(of) if axis == "batch"]
+        if places != [0]:
+            found[name] = places if len(places) > 1 else next(iter(places), None)
+    return found
 
 
 def known_of(

@@ -121,8 +121,8 @@ class ReferenceIndex(BaseModel):
     origin: Origin | None = None
     fingerprints: dict[str, Known] = {}
     """By the name of the variant; for blame."""
-    batch_axes: dict[str, int | None] = {}
-    """Which axis of an input or output is the batch, where not the first; None for no axis."""
+    batch_axes: dict[str, int | list[int] | None] = {}
+    """Which axis of an input or output is the batch, where not the first alone; None for none."""
     left_out: dict[str, str] = {}
     """Families of inputs on which the module itself raises, to what it raised."""
     stream: Case | None = None
@@ -167,12 +167,11 @@ class Reference:
         return {key.removeprefix(prefix): self._handle.get_tensor(key) for key in keys}
 
 
-def repeated(tensor: NDArray[Any], batch: int, axis: int | None) -> NDArray[Any]:
-    """``tensor`` with ``batch`` sequences along ``axis``: its own, over and over."""
-    if axis is None:
-        return tensor
-    taken: NDArray[Any] = tensor.take(np.arange(batch) % tensor.shape[axis], axis=axis)
-    return taken
+def repeated(tensor: NDArray[Any], batch: int, axes: int | list[int] | None) -> NDArray[Any]:
+    """``tensor`` with ``batch`` sequences along its ``axes``: its own, over and over."""
+    for axis in [axes] if isinstance(axes, int) else axes or []:
+        tensor = tensor.take(np.arange(batch) % tensor.shape[axis], axis=axis)
+    return tensor
 
 
 @contextmanager

@@ -242,7 +242,7 @@ class _Search:
         """What each operator with an edge is given, less the edge; nothing where a run fails."""
         recorder = _Recorder(self._module)
         try:
-            recorder.run(*inputs.values())
+            recorder.run(*(x.clone() for x in inputs.values()))  # it may write into them
         except Exception:  # the module may refuse such values; others are tried
             return {}
         return recorder.found
