@@ -32,6 +32,8 @@ _EDGES = {
 _SIZES = {"batch": 2, "sequence": 9}
 _MOST_CASES = 8
 _STEPS = 24
+_JITTER, _TINY = 8, 1e-12
+"""Rounding units, and a size for 0, that keep numbers apart."""
 _NEAR = 0.01
 """What an argument shrinks to, as a part of its usual size, to count as an edge."""
 
@@ -116,9 +118,7 @@ def candidates(subject: Subject, sizes: dict[str, int]) -> list[Inputs]:
         lambda x: x[..., :1].expand_as(x),
     ):
         changed = {
-            spec.name: inside(change(usual[spec.name].double()), spec, subject.dtype)
-            .to(subject.dtype)
-            .contiguous()
+            spec.name: _settled(change(usual[spec.name].double()), spec, subject.dtype)
             for spec in subject.inputs
             if _moves(spec) and usual[spec.name].dim() > 0
         }
@@ -126,6 +126,20 @@ def candidates(subject: Subject, sizes: dict[str, int]) -> list[Inputs]:
     found += [usual | {s.name: _tokens(s, usual[s.name], place) for s in subject.inputs
                        if s.values is not None} for place in (0, 1)]  # fmt: skip
     return found
+
+
+def _settled(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
+    """``values`` as the input may hold them, none quite equal to another.
+
+    Equal tokens less their mean are 0 by symmetry; what single precision gives there, and whether
+    it is 0 too, is luck.
+    """
+    limits = torch.finfo(dtype)
+    noise = torch.randn(values.shape, generator=torch.Generator().manual_seed(0)).double()
+    floor = max(_TINY, limits.smallest_normal / 16)
+    noise *= torch.clamp(_JITTER * limits.eps * values.abs(), min=floor)
+    up, down = (inside(values + way, spec, dtype) for way in (noise, -noise))
+    return torch.where(up == inside(values, spec, dtype), down, up).to(dtype).contiguous()
 
 
 def _moves(spec: InputSpec) -> bool:
@@ -217,7 +231,7 @@ class _Search:
                         - reach * float(gap.detach()) / size * slope.double()
                     )
                     dtype = inputs[spec.name].dtype
-                    moved[spec.name] = inside(way, spec, dtype).to(dtype)
+                    moved[spec.name] = _settled(way, spec, dtype)
             with torch.no_grad():
                 arguments = self._arguments(moved)
             for other, argument in arguments.items():
