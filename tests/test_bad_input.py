@@ -144,7 +144,7 @@ WEIGHTS = [
     row(
         "weights-missing", f"{SMALL} --weights {{here}}/none", "no such weights file", "{here}/none"
     ),
-    row("weights-a-folder", f"{SMALL} --weights {{here}}", "no such weights file", "{here}"),
+    row("weights-a-folder", f"{SMALL} --weights {{here}}", "{here} is not one file of weights"),
     *(
         row(
             f"weights-{name}",
@@ -159,7 +159,7 @@ WEIGHTS = [
             "lacking": ("does not fit model layer with method elu", "lacks {missing}"),
             "extra": ("does not fit model layer with method elu", "has also stray"),
             "shape": ("{missing} has shape [3]", "expected ["),
-            "integers": ("{missing} has dtype torch.int64", "expected floating point"),
+            "integers": ("{missing} has dtype int64", "expected float32"),
         }.items()
     ),
 ]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from linattn import METHODS
-from linattn_export.families import FAMILIES, SAMPLES, applicable
+from linattn_export.families import EDGE, FAMILIES, SAMPLES, applicable
 from linattn_export.inputs import draw
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
@@ -153,4 +153,4 @@ def test_every_method_meets_every_family() -> None:
     assert {subject.method for subject in subjects} == set(METHODS)
     for subject in subjects:
         names = {family.name for family in subject.families}
-        assert names == set(FAMILIES) - {"normal", "other-length", SAMPLES}
+        assert names == set(FAMILIES) - {"normal", "other-length", SAMPLES, EDGE}

@@ -31,6 +31,8 @@ class CasePlan:
     """One input to draw: ``stored`` sequences, run at each of ``batches``; some are timed."""
 
     family: str
+    part: str = ""
+    """Tells cases of one family and one size apart."""
     stored: int
     sequence: int
     batches: tuple[int, ...]
@@ -38,9 +40,14 @@ class CasePlan:
     hostile: bool = False
 
     @property
+    def kind(self) -> str:
+        """The family, and the part of it."""
+        return f"{self.family}-{self.part}" if self.part else self.family
+
+    @property
     def name(self) -> str:
         """Unique in a pack."""
-        return f"{self.family}-s{self.stored}-n{self.sequence}"
+        return f"{self.kind}-s{self.stored}-n{self.sequence}"
 
     def each_batch(self) -> "list[CasePlan]":
         """The same with every sequence stored, so that none is run twice in a batch."""

@@ -16,6 +16,8 @@ from linattn_models import InputSpec
 NEGATIVE_FEATURES = "negative-features"
 NEAR_ZERO_DENOMINATOR = "near-zero-denominator"
 SAMPLES = "samples"
+EDGE = "edge"
+_MADE_ELSEWHERE = ("normal", "other-length", SAMPLES, EDGE)
 _HUGE = 1e4
 _SUBNORMAL = 0.01  # of the smallest normal number
 _JITTER = 0.01
@@ -59,18 +61,28 @@ def _scaled(factor: float) -> Change:
 
 
 def _constant_rows(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
-    if "sequence" not in spec.axes:
-        return values
-    return values.narrow(spec.axes.index("sequence"), 0, 1).expand_as(values).clone()
+    for axis in _token_axes(spec):
+        values = values.narrow(axis, 0, 1).expand_as(values).clone()
+    return values
+
+
+def _some_tokens(values: Tensor, spec: InputSpec, start: int, step: int, factor: float) -> Tensor:
+    """``values``, of every ``step``-th token from ``start`` on times ``factor``."""
+    chosen = torch.zeros(values.shape, dtype=torch.bool)
+    for axis in _token_axes(spec):
+        along = torch.zeros(values.shape[axis], dtype=torch.bool)
+        along[start::step] = True
+        chosen |= along.reshape([-1 if at == axis else 1 for at in range(values.dim())])
+    return torch.where(chosen, values * factor, values)
 
 
 def _every_second(values: Tensor, spec: InputSpec, factor: float) -> Tensor:
-    """``values`` with every second token, from the first on, times ``factor``."""
-    if "sequence" not in spec.axes:
-        return values
-    axis = spec.axes.index("sequence")
-    places = torch.arange(0, values.shape[axis], 2)
-    return values.index_copy(axis, places, values.index_select(axis, places) * factor)
+    return _some_tokens(values, spec, 0, 2, factor)
+
+
+def _token_axes(spec: InputSpec) -> list[int]:
+    """More than one where each number belongs to several tokens, as in a bias of attention."""
+    return [place for place, axis in enumerate(spec.axes) if axis == "sequence"]
 
 
 def _zero_rows(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
@@ -82,11 +94,7 @@ def _denormals(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
 
 
 def _huge_token(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
-    if "sequence" not in spec.axes:
-        return values
-    axis = spec.axes.index("sequence")
-    last = torch.tensor([values.shape[axis] - 1])
-    return values.index_copy(axis, last, values.index_select(axis, last) * _HUGE)
+    return _some_tokens(values, spec, -1, 1, _HUGE)
 
 
 FAMILIES: dict[str, Family] = {
@@ -100,6 +108,11 @@ FAMILIES: dict[str, Family] = {
             hostile=False,
         ),
         Family(name=SAMPLES, title="real inputs of the module", change=_same, hostile=False),
+        Family(
+            name=EDGE,
+            title="searched for: a denominator, root or logarithm of the module at its edge",
+            change=_same,
+        ),
         Family(name="scale=0.0001", title="N(0, 1) x 1e-4", change=_scaled(1e-4)),
         Family(name="scale=0.001", title="N(0, 1) x 0.001", change=_scaled(0.001)),
         Family(name="scale=30", title="N(0, 1) x 30", change=_scaled(30.0)),
@@ -209,7 +222,7 @@ def applicable(
     return [
         family
         for family in FAMILIES.values()
-        if family.name not in ("normal", "other-length", SAMPLES)
+        if family.name not in _MADE_ELSEWHERE
         and (not family.mask or (mask and all(_suits(family, spec) for spec in masks)))
         and (family.mask or numbers)
         and (not sampled or family.sampled or family.mask)

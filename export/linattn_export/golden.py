@@ -1,8 +1,9 @@
 """Makes the golden pack of a subject: inputs, float64 outputs, and what rounding costs on each."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,24 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
-from linattn_export.families import SAMPLES
-from linattn_export.fingerprints import fingerprints
+from linattn_export.families import EDGE, SAMPLES
 from linattn_export.inputs import draw
-from linattn_export.own.reasons import place_in_own_code
-from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
+from linattn_export.known import batch_axes, known_of
+from linattn_export.own.coupled import depends_on_batch
+from linattn_export.own.edges import edge_cases
+from linattn_export.own.outside import OutsideDomain, own_failures
+from linattn_export.perturb import NEARBY_UNITS, PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.plain_sums import PlainSums
 from linattn_export.states import states_for
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
 from linattn_export.task import task_of
-from linattn_export.variants import Variant
-from linattn_runtime_checks.errors import ExportError, LinattnError
+from linattn_models import InputSpec
 from linattn_runtime_checks.reference import (
     Case,
-    Known,
     ReferenceIndex,
     Rounding,
     StoredError,
-    repeated,
     write_reference,
 )
 from linattn_runtime_checks.verdict import ZERO, Error, error_of, strays
@@ -39,11 +39,6 @@ from linattn_runtime_checks.verdict import ZERO, Error, error_of, strays
 _PERTURBED_RUNS_LONG, _LONG = 1, 1024
 # The longest case of a hostile family in --live has 3 x 96 tokens.
 _DRAWS, _MOST_TOKENS = 8, 288
-_FINGERPRINT_LENGTH = 17
-_SAME = 1e-9
-"""Far above what another order of sums changes in float64, far below what a check can see."""
-_TRIED = 3
-"""Lengths at which a module is asked whether it depends on the batch: 1 is often special."""
 
 Inputs = dict[str, Tensor]
 
@@ -69,48 +64,45 @@ def write_golden(
     longest = subject.model.max_length(subject.module)
     dtype = str(subject.dtype).removeprefix("torch.")
     names = list(subject.outputs)
+    left_out: dict[str, str] = {}
+    build = plans is None
     wanted = _plans(subject) if plans is None else plans
-    if subject.origin.module is not None and _depends_on_batch(subject, reference, wanted):
+    if _depends_on_batch(subject, reference, eager, wanted):
         wanted = [one for plan in wanted for one in plan.each_batch()]
-    for plan in wanted:
-        if longest is not None and plan.sequence > longest:
-            continue  # no other length exists for it to refuse; the check says so
-        inputs = _draw(subject, plan)
-        with own_failures(subject, plan):
-            expected = run_outputs(reference, inputs, names)
-        refused = plan.family == OTHER_LENGTH  # by the live module too; nobody judges its output
-        eager_errors = (
-            dict.fromkeys(names, ZERO) if refused else _eager_errors(eager(inputs), expected)
-        )
-        if subject.origin.module is not None and not refused:
-            with PlainSums():  # type: ignore[no-untyped-call]
-                plain = eager(inputs)
-            for name, another in _eager_errors(plain, expected).items():
-                eager_errors[name] = eager_errors[name].largest(another)
-        for run in range(0 if refused else _more_draws(plan, subject)):
-            near = nearby_inputs(inputs, run)
-            others = _eager_errors(eager(near), run_outputs(reference, near, names))
-            for name, another in others.items():
-                if math.isfinite(another.row):
-                    eager_errors[name] = eager_errors[name].largest(another)
-        moved = sensitivities(subject.perturbed[: _runs(plan)], inputs, expected)
+    drawn = (
+        (plan, _draw(subject, plan))
+        for plan in wanted
+        # Above it no other length exists for the module to refuse; the check says so.
+        if longest is None or plan.sequence <= longest
+    )
+    for plan, inputs in chain(drawn, edge_cases(subject, programs or {}) if build else ()):
+        known = dict.fromkeys(names, _rounding(ZERO, ZERO))
+        expected: dict[str, Any] = {}
+        if plan.family != OTHER_LENGTH:  # the module itself may refuse it; nobody judges its output
+            try:
+                with own_failures(subject.key, plan, _usual(subject, plan, eager)):
+                    expected = run_outputs(reference, inputs, names)
+                    known = _measured(subject, reference, eager, plan, inputs, expected)
+            except OutsideDomain as outside:
+                left_out[plan.family] = str(outside)
+                continue
         for name, tensor in inputs.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
         for name, output in expected.items():
             tensors[f"{plan.name}/output/{name}"] = output
-        rounding = {name: _rounding(eager_errors[name], moved[name]) for name in names}
-        cases += _cases(plan, rounding, names[0], "" if plans is None else "live-")
+        cases += _cases(plan, known, names[0], "" if build else "live-")
     index = ReferenceIndex(
         dtype=dtype,
         cases=cases,
         batch_axes=batch_axes(subject),
         task=task_of(subject, tensors) if plans is None else None,
         origin=subject.origin,
+        left_out=left_out,
         stream=stream_of(subject, tensors) if plans is None else None,
         fingerprints={
-            variant.name: known
+            variant.name: prints
             for variant in subject.variants
-            if (known := _known(subject, variant, cases, tensors, programs or {})) is not None
+            if (prints := known_of(subject, variant, cases, tensors, programs or {})) is not None
         },
     )
     if plans is None and subject.origin.module is None:
@@ -119,6 +111,59 @@ def write_golden(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_reference(path, index, tensors)
     return index
+
+
+def _depends_on_batch(
+    subject: Subject,
+    reference: nn.Module,
+    eager: Callable[[Inputs], Any],
+    plans: Sequence[CasePlan],
+) -> bool:
+    if subject.origin.module is None or subject.large:
+        return False
+
+    def run(plan: CasePlan, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+        with own_failures(subject.key, plan, _usual(subject, plan, eager)):
+            return run_outputs(reference, dict(inputs), list(subject.outputs))
+
+    return depends_on_batch(plans, batch_axes(subject), lambda plan: _draw(subject, plan), run)
+
+
+def _measured(
+    subject: Subject,
+    reference: nn.Module,
+    eager: Callable[[Inputs], Any],
+    plan: CasePlan,
+    inputs: Inputs,
+    expected: Mapping[str, Any],
+) -> dict[str, Rounding]:
+    """What rounding costs on each output."""
+    names = list(expected)
+    eager_errors = _eager_errors(eager(inputs), expected)
+    if subject.origin.module is not None:
+        with PlainSums():  # type: ignore[no-untyped-call]
+            plain = eager(inputs)
+        for name, another in _eager_errors(plain, expected).items():
+            eager_errors[name] = eager_errors[name].largest(another)
+    for run in range(_more_draws(plan, subject)):
+        units = NEARBY_UNITS ** (run + 1 if plan.family == EDGE else 1)
+        near = nearby_inputs(inputs, run, subject.inputs, units)
+        others = _eager_errors(eager(near), run_outputs(reference, near, names))
+        for name, another in others.items():
+            if math.isfinite(another.row):
+                eager_errors[name] = eager_errors[name].largest(another)
+    perturbed = subject.perturbed[: _runs(plan)]
+    moved = sensitivities(perturbed, inputs, expected, subject.inputs)
+    return {name: _rounding(eager_errors[name], moved[name]) for name in names}
+
+
+def _usual(
+    subject: Subject, plan: CasePlan, eager: Callable[[Inputs], Any]
+) -> Callable[[], object] | None:
+    """A run on normal inputs of the sizes of ``plan``; None for a model of ours."""
+    if subject.origin.module is None:
+        return None
+    return lambda: eager(_draw(subject, replace(plan, family="normal")))
 
 
 def _eager_errors(actual: Any, expected: Mapping[str, Any]) -> dict[str, Error]:
@@ -150,7 +195,8 @@ def _more_draws(plan: CasePlan, subject: Subject) -> int:
     rounding inside counts, such as that of nearly equal scores in the thousands before a softmax;
     moved inputs and weights do not show it. One run of eager is one draw of that row's luck, and
     was seen to be 16 times too good. A method that divides each row by its size makes such rows of
-    usual inputs too.
+    usual inputs too. At the edge of a denominator that is a difference, luck can hold for several
+    units of rounding, so the inputs of that family move ever further away.
     """
     if subject.large:
         return 0  # each run takes seconds
@@ -168,7 +214,10 @@ def sensitivity_of(perturbed: Sequence[nn.Module], inputs: Inputs, expected: Any
 
 
 def sensitivities(
-    perturbed: Sequence[nn.Module], inputs: Inputs, expected: Mapping[str, Any]
+    perturbed: Sequence[nn.Module],
+    inputs: Inputs,
+    expected: Mapping[str, Any],
+    specs: Sequence[InputSpec] = (),
 ) -> dict[str, Error]:
     """The largest change of each float64 output among modules and inputs moved by rounding.
 
@@ -176,10 +225,11 @@ def sensitivities(
         perturbed: float64 modules from :func:`linattn_export.perturb.moved`.
         inputs: as the artifact takes them.
         expected: the float64 outputs that were not moved.
+        specs: of the inputs, none of which leaves what it may hold.
     """
     found = dict.fromkeys(expected, ZERO)
     for run, module in enumerate(perturbed):
-        other = run_outputs(module, moved_inputs(inputs, run), list(expected))
+        other = run_outputs(module, moved_inputs(inputs, run, specs), list(expected))
         for name, truth in expected.items():
             found[name] = found[name].largest(error_of(other[name], truth))
     return found
@@ -216,71 +266,6 @@ def _plans(subject: Subject) -> list[CasePlan]:
     ]
 
 
-def batch_axes(subject: Subject) -> dict[str, int | list[int] | None]:
-    """Which axis is the batch, or axes are, of inputs and outputs where it is not the first."""
-    axes = {spec.name: spec.axes for spec in subject.inputs} | subject.outputs
-    found: dict[str, int | list[int] | None] = {}
-    for name, each in axes.items():
-        places = [place for place, axis in enumerate(each) if axis == "batch"]
-        if places != [0]:
-            found[name] = places if len(places) > 1 else next(iter(places), None)
-    return found
-
-
-def _depends_on_batch(subject: Subject, reference: nn.Module, plans: Sequence[CasePlan]) -> bool:
-    """Whether a batch filled with its own sequences over and over is not its outputs repeated.
-
-    Statistics over the batch are an example. Such a module is ``batch_dependent``, which a check
-    says; its cases must not be filled up, or right numbers would look wrong beside it.
-    """
-    if subject.large:
-        return False
-    filled = [plan for plan in plans if plan.batches != (plan.stored,)]
-    shortest = sorted(
-        (plan for plan in filled if plan.family == "normal"), key=lambda plan: plan.sequence
-    )
-    masked = [plan for plan in filled if plan.family != "normal"]
-    tried = [*shortest[:_TRIED], *masked]
-    return any(_filling_changes(subject, reference, plan) for plan in tried)
-
-
-def _filling_changes(subject: Subject, reference: nn.Module, plan: CasePlan) -> bool:
-    names, axes = list(subject.outputs), batch_axes(subject)
-    with own_failures(subject, plan):
-        inputs = _draw(subject, plan)
-        stored = run_outputs(reference, inputs, names)
-        for batch in plan.batches:
-            filled = {
-                name: torch.from_numpy(repeated(x.numpy(), batch, axes.get(name, 0)))
-                for name, x in inputs.items()
-            }
-            found = run_outputs(reference, filled, names)
-            for name in names:
-                expected = repeated(stored[name], batch, axes.get(name, 0))
-                if error_of(found[name], expected).row > _SAME:
-                    return True
-    return False
-
-
-@contextmanager
-def own_failures(subject: Subject, plan: CasePlan) -> Iterator[None]:
-    """Say of sizes that the module itself does not take which they are.
-
-    Raises:
-        ExportError: the module raised.
-    """
-    try:
-        yield
-    except LinattnError:
-        raise
-    except Exception as error:
-        raise ExportError(
-            f"{subject.key}: PyTorch itself fails on batch {plan.stored}, sequence "
-            f"{plan.sequence}: {type(error).__name__}: {error}{place_in_own_code(error)}; "
-            "declare only sizes that the module takes"
-        ) from error
-
-
 def _draw(subject: Subject, plan: CasePlan) -> Inputs:
     sizes = {"batch": plan.stored, "sequence": plan.sequence}
     return draw(
@@ -298,7 +283,7 @@ def _draw(subject: Subject, plan: CasePlan) -> Inputs:
 def _cases(plan: CasePlan, known: Mapping[str, Rounding], first: str, prefix: str) -> list[Case]:
     return [
         Case(
-            name=f"{prefix}{plan.family}-b{batch}-n{plan.sequence}",
+            name=f"{prefix}{plan.kind}-b{batch}-n{plan.sequence}",
             family=plan.family,
             batch=batch,
             sequence=plan.sequence,
@@ -311,32 +296,3 @@ def _cases(plan: CasePlan, known: Mapping[str, Rounding], first: str, prefix: st
         )
         for batch in plan.batches
     ]
-
-
-def _known(
-    subject: Subject,
-    variant: Variant,
-    cases: Sequence[Case],
-    tensors: Mapping[str, Any],
-    programs: Mapping[str, ExportedProgram],
-) -> Known | None:
-    """Fingerprints on one stored case: small, and if possible of several unequal sequences."""
-    mine = [
-        case
-        for case in cases
-        if case.family == "normal"
-        and variant.sequence.low <= case.sequence <= variant.sequence.high
-        and variant.batch.low <= case.batch <= variant.batch.high
-    ]
-    if variant.name not in programs or not mine:
-        return None
-    usual = variant.sequence.clamp(_FINGERPRINT_LENGTH)
-    case = min(mine, key=lambda c: (c.batch < 2, c.sequence < usual, c.batch * c.sequence))
-    prefix = f"{case.stored}/input/"
-    axes = batch_axes(subject)
-    stored = {spec.name: tensors[prefix + spec.name] for spec in subject.inputs}
-    inputs = {
-        name: torch.from_numpy(repeated(tensor, case.batch, axes.get(name, 0)))
-        for name, tensor in stored.items()
-    }
-    return Known(case=case.name, nodes=fingerprints(programs[variant.name], inputs))

@@ -1,11 +1,13 @@
 """Example inputs, drawn from the families of ``families.py``; equal seeds give equal bytes."""
 
+import math
 import zlib
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from linattn_export.domain import evenly, inside
 from linattn_export.families import FAMILIES, SAMPLES, Directions, Family, along
 from linattn_models import InputSpec, Task
 
@@ -48,7 +50,7 @@ def draw(
         axes = [sizes[axis] if isinstance(axis, str) else axis for axis in spec.axes]
         if family == SAMPLES and spec.samples is not None:
             kind = dtype if spec.samples.is_floating_point() else spec.samples.dtype
-            found[spec.name] = _first(spec, sizes).to(kind).contiguous()
+            found[spec.name] = first_rows(spec.samples, spec, sizes["batch"]).to(kind).contiguous()
             continue
         if spec.kind == "mask":
             found[spec.name] = mask if spec.dtype is None else mask.to(getattr(torch, spec.dtype))
@@ -67,11 +69,21 @@ def draw(
             rows = torch.randint(len(known), (axes[0],), generator=generator)
             values = known[rows, : axes[1]].double()
         else:
-            values = spec.scale * torch.randn(axes, generator=generator, dtype=torch.float64)
+            values = _plain(spec, axes, dtype, generator)
         values = _changed(values, spec, chosen, dtype, directions or {})
-        values = _enlarge_padding(values, spec, mask)
+        values = inside(_enlarge_padding(values, spec, mask), spec, dtype)
         found[spec.name] = values.to(dtype).contiguous()
     return found
+
+
+def _plain(
+    spec: InputSpec, axes: list[int], dtype: torch.dtype, generator: torch.Generator
+) -> Tensor:
+    domain = spec.domain
+    if domain is not None and math.isfinite(domain.low) and math.isfinite(domain.high):
+        drawn = torch.rand(axes, generator=generator, dtype=torch.float64)
+        return evenly(drawn, domain, dtype)
+    return spec.scale * torch.randn(axes, generator=generator, dtype=torch.float64)
 
 
 def _changed(
@@ -118,17 +130,22 @@ def _with_holes(batch: int, sequence: int, generator: torch.Generator) -> Tensor
 
 def _enlarge_padding(values: Tensor, spec: InputSpec, mask: Tensor) -> Tensor:
     """Padding far from the real tokens, so that a leak shows."""
-    if not {"batch", "sequence"} <= set(spec.axes):
-        return values  # it belongs to no token
-    along = mask if spec.axes.index("batch") < spec.axes.index("sequence") else mask.T
-    sizes = iter(along.shape)
-    shape = [next(sizes) if isinstance(axis, str) else 1 for axis in spec.axes]
-    return torch.where(along.reshape(shape), values, values * _PADDED_SCALE)
+    real = torch.ones(values.shape, dtype=torch.bool)
+    for rows in _places("batch", spec):
+        for tokens in _places("sequence", spec):
+            along = mask if rows < tokens else mask.T
+            shape = [1] * values.dim()
+            shape[rows], shape[tokens] = mask.shape
+            real &= along.reshape(shape)
+    return torch.where(real, values, values * _PADDED_SCALE)
 
 
-def _first(spec: InputSpec, sizes: dict[str, int]) -> Tensor:
-    """As many of the real inputs as the case has sequences."""
-    assert spec.samples is not None
-    if "batch" not in spec.axes:
-        return spec.samples
-    return spec.samples.narrow(spec.axes.index("batch"), 0, sizes["batch"])
+def _places(name: str, spec: InputSpec) -> list[int]:
+    return [place for place, axis in enumerate(spec.axes) if axis == name]
+
+
+def first_rows(samples: Tensor, spec: InputSpec, rows: int) -> Tensor:
+    """As many of the real inputs as a case has sequences."""
+    for place in _places("batch", spec):
+        samples = samples.narrow(place, 0, rows)
+    return samples

@@ -2,12 +2,16 @@
 
 import copy
 import zlib
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from linattn_export.domain import inside
+from linattn_models import InputSpec
+
 PERTURBED_RUNS = 3
-_NEARBY_UNITS = 4.0
+NEARBY_UNITS = 4.0
 Inputs = dict[str, Tensor]
 
 
@@ -21,22 +25,37 @@ def moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
     return copied
 
 
-def moved_inputs(inputs: Inputs, run: int) -> Inputs:
-    """Inputs in float64, each number moved by up to one rounding unit of its dtype."""
-    return {
+def moved_inputs(inputs: Inputs, run: int, specs: Sequence[InputSpec] = ()) -> Inputs:
+    """Inputs in float64, each number moved by up to one rounding unit of its dtype.
+
+    None of them leaves what ``specs`` say that the input may hold.
+    """
+    moves = {
         name: _move(t.double(), t.dtype, f"{run}/input/{name}") if t.is_floating_point() else t
         for name, t in inputs.items()
     }
-
-
-def nearby_inputs(inputs: Inputs, run: int) -> Inputs:
-    """Inputs a few rounding units away: the same problem with other luck."""
-    return {
-        name: _move(t.double(), t.dtype, f"{run}/nearby/{name}", units=_NEARBY_UNITS).to(t.dtype)
-        if t.is_floating_point()
-        else t
-        for name, t in inputs.items()
+    return moves | {
+        spec.name: inside(moves[spec.name], spec, torch.float64)
+        for spec in specs
+        if spec.domain is not None
     }
+
+
+def nearby_inputs(
+    inputs: Inputs, run: int, specs: Sequence[InputSpec] = (), units: float = NEARBY_UNITS
+) -> Inputs:
+    """Inputs a few rounding units away, in their own dtype: the same problem with other luck."""
+    known = {spec.name: spec for spec in specs}
+    found = {}
+    for name, tensor in inputs.items():
+        if tensor.is_floating_point():
+            moves = _move(tensor.double(), tensor.dtype, f"{run}/nearby/{name}", units=units)
+            if name in known:
+                moves = inside(moves, known[name], tensor.dtype)
+            found[name] = moves.to(tensor.dtype)
+        else:
+            found[name] = tensor
+    return found
 
 
 def _move(tensor: Tensor, dtype: torch.dtype, key: str, units: float = 1.0) -> Tensor:

@@ -14,6 +14,7 @@ from linattn_export.formats.base import Format, Job
 from linattn_export.golden import write_golden
 from linattn_export.onnx_forms import require_runtime
 from linattn_export.own.build import subjects_of_module
+from linattn_export.own.outside import notes_of
 from linattn_export.record import entry_of, metadata_of, record
 from linattn_export.request import BuildRequest, command_of
 from linattn_export.shrink import shrink_repros
@@ -152,7 +153,7 @@ def _write_subject(
     jobs = {variant.name: Job.of(subject, variant, request.opset) for variant, _ in pairs}
     captured = {variant.name for variant, kind in pairs if kind.captured}
     programs = {name: job.program for name, job in jobs.items() if name in captured}
-    write_golden(subject, folder / subject.reference, programs=programs)
+    pack = write_golden(subject, folder / subject.reference, programs=programs)
     document.references.append(stored(folder, subject.reference))
     for variant, kind in pairs:
         job = jobs[variant.name]
@@ -171,6 +172,7 @@ def _write_subject(
         names = (kind.file_name, *written.side_files)
         files = [stored(folder, f"{place}/{name}") for name in names]
         entry = entry_of(job, kind, files, written, place, subject.reference)
+        entry.notes += notes_of(pack.left_out)
         document.artifacts.append(entry)
         if kind.name == "onnx":
             paths = write_test_data(folder, place, document.artifacts[-1])

@@ -10,14 +10,13 @@ from linattn_export.cases import verified_batch
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp
 from linattn_export.variants import Variant
+from linattn_runtime_checks.checked import LatencyEntry, RuntimeCheck
 from linattn_runtime_checks.integrity import stored
 from linattn_runtime_checks.manifest import (
     LABELS,
     Artifact,
     AxisRange,
-    LatencyEntry,
     Manifest,
-    RuntimeCheck,
     StateLink,
     StoredFile,
 )

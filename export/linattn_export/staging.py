@@ -1,6 +1,7 @@
 """Writes a folder beside its final place and swaps it in at the end.
 
-Whatever goes wrong before the swap, the folder that was there stays as it was.
+Whatever goes wrong before the swap, the folder that was there stays as it was. Where the place is
+a symbolic link, the folder behind it is the one that is replaced, and the link stays.
 """
 
 import os
@@ -18,22 +19,54 @@ def check_output(output: Path) -> None:
     """Refuse an output path that a build must not write to.
 
     Raises:
-        UsageError: it is a file, a folder that is neither empty nor ours, or not writable.
+        UsageError: it is a file, a folder that is neither empty nor ours, not writable, or a link
+            that leads nowhere.
     """
-    if output.exists() and not output.is_dir():
+    target = behind(output)
+    if target.exists() and not target.is_dir():
         raise UsageError(f"output {output} is a file; give a folder with -o")
-    if output.is_dir() and any(output.iterdir()) and not (output / FILE_NAME).is_file():
+    if target.is_dir() and any(target.iterdir()) and not (target / FILE_NAME).is_file():
         raise UsageError(
             f"output {output} is not empty and holds no {FILE_NAME}, so it is not one of ours; "
             "give another folder with -o, or empty it"
         )
-    parent = output.absolute().parent
+    if target.is_dir() and target.is_mount():
+        raise UsageError(
+            f"output {output} is a mount point, and a folder is replaced as a whole; give a folder "
+            f"inside of it, such as -o {output / 'artifacts'}"
+        )
+    parent = target.parent
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir():
         raise UsageError(f"output {output} cannot be written: {parent} is a file")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(f"output {output} cannot be written: no permission in {parent}")
+
+
+def behind(output: Path) -> Path:
+    """The place itself, where ``output`` is a symbolic link or lies behind one.
+
+    Raises:
+        UsageError: a link on the way leads in a circle, or to nothing.
+    """
+    try:
+        target = output.resolve()
+        circle = target.is_symlink()
+    except (OSError, RuntimeError):  # which of them depends on the version of Python
+        circle = True
+    if circle:
+        raise UsageError(
+            f"output {output} cannot be written: a symbolic link on the way leads to itself; "
+            "remove the link, or give another folder with -o"
+        )
+    for link in (output, *output.absolute().parents):
+        if link.is_symlink() and not link.exists():
+            raise UsageError(
+                f"output {output} cannot be written: {link} is a symbolic link to "
+                f"{os.readlink(link)}, which does not exist; make that folder, or remove the link"
+            )
+    return target
 
 
 @contextmanager
@@ -45,7 +78,7 @@ def staged(output: Path) -> Iterator[Path]:
         ExportError: the disk is full or a rename fails.
     """
     check_output(output)
-    output = output.absolute()
+    output = behind(output)  # a link stays, and renames stay on one device
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))

@@ -1,5 +1,6 @@
 """What a model record holds: how to build it, its inputs, and what it is good for."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,18 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Which numbers a floating-point input may hold.
+
+    ``low`` and ``high`` are among them; ``positive`` leaves out 0 and what is below.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    positive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
     """One input of an entry module.
 
@@ -32,7 +45,8 @@ class InputSpec:
     are drawn: ``normal`` N(0, 1) times ``scale``, ``mask`` prefix lengths, ``sample`` rows of the
     task, ``tokens`` integers from ``lowest`` on, ``vocabulary`` of them, ``state`` what a run
     before it left. ``dtype`` is that of integers and masks; None means int64 and bool.
-    ``samples`` holds real inputs with the same axes, for the family of that name. ``padding`` says
+    ``samples`` holds real inputs with the same axes, for the family of that name. ``domain`` is of
+    ``normal`` inputs: where it has two ends, they are drawn evenly between them. ``padding`` says
     where a mask has its padded tokens, ``empty_rows`` whether a sequence may have no real one.
     """
 
@@ -46,6 +60,7 @@ class InputSpec:
     samples: Tensor | None = None
     padding: Literal["any", "right", "left"] = "any"
     empty_rows: bool = True
+    domain: Domain | None = None
 
     @property
     def values(self) -> tuple[int, int] | None:

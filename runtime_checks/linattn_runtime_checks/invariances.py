@@ -11,7 +11,7 @@
 A wrong reference, or an eager module that is wrong in the same way, cannot hide a fault from them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,19 @@ from numpy.typing import NDArray
 from linattn_runtime_checks.cases import cases_for
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.outputs import apart, differing, promised
+from linattn_runtime_checks.padding import PADDED, check_padding
 from linattn_runtime_checks.reference import Case, Reference
 from linattn_runtime_checks.report.model import CaseResult, CheckResult
-from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
-from linattn_runtime_checks.verdict import K, error_of
+from linattn_runtime_checks.runtimes.base import Session
+from linattn_runtime_checks.token_axes import (
+    another_from,
+    reordered,
+    rows_of,
+    until,
+)
 
-_BOTH_SIDES = 2.0
-"""Two outputs, each up to K roundings from the truth, are up to 2 K from each other."""
 _USUAL_TOKENS = 256
-_PADDED = ("right-padding", "left-padding", "inside-padding", "one-token", "one-empty")
-_NAN = "NaN"
 
 
 def check_invariances(
@@ -50,7 +53,7 @@ def check_invariances(
     if not usable:
         return []
     found = [_finite(cases), _deterministic(session, artifact, reference, usable)]
-    found += _padding(session, artifact, reference, usable)
+    found += check_padding(session, artifact, reference, usable)
     plain = [case for case in usable if case.family == "normal"]
     checks = [
         _alone(session, artifact, reference, usable),
@@ -79,12 +82,12 @@ def _deterministic(
 ) -> CheckResult:
     case = _closest(cases)
     between = max(cases, key=lambda other: (other.name != case.name, -other.batch * other.sequence))
-    first = _run(session, artifact, reference.inputs(case))
+    first = promised(session, artifact, reference.inputs(case))
     session.run(reference.inputs(between))
-    second = _run(session, artifact, reference.inputs(case))
+    second = promised(session, artifact, reference.inputs(case))
     for name, output in first.items():
         if output.tobytes() != second[name].tobytes():
-            message = f"{case.name} run twice: {_differing(output, second[name])} of {name} differ"
+            message = f"{case.name} run twice: {differing(output, second[name])} of {name} differ"
             return CheckResult(name="deterministic", code=Code.NOT_DETERMINISTIC, message=message)
     return CheckResult(name="deterministic", code=Code.PASS)
 
@@ -99,16 +102,16 @@ def _alone(
     specs = {spec.name: spec for spec in (*artifact.inputs, *artifact.outputs)}
     for case in _usual_shortest_and_padded(several):
         inputs = reference.inputs(case)
-        together = _run(session, artifact, inputs)
+        together = promised(session, artifact, inputs)
         # Not only the ends: a pack may repeat its sequences to fill a batch.
         for start in sorted({0, min(1, case.batch - low), case.batch - low}):
             part = {name: _part(x, specs.get(name), start, low) for name, x in inputs.items()}
-            for name, output in _run(session, artifact, part).items():
+            for name, output in promised(session, artifact, part).items():
                 expected = _part(together[name], specs[name], start, low)
                 if specs[name].axes[-1:] == ["batch"] and output.shape == expected.shape:
                     # Its rows run over the batch: what is small in one is measured by all of it.
                     expected, output = together[name], _put(together[name], output, start)
-                problem = _apart(output, expected, case, name)
+                problem = apart(output, expected, case, name)
                 if problem is not None:
                     message = f"{case.name}, sequence {start}: alone and in the batch {problem}"
                     return CheckResult(name="alone", code=Code.BATCH_DEPENDENT, message=message)
@@ -121,18 +124,14 @@ def _usual_shortest_and_padded(cases: list[Case]) -> list[Case]:
     shortest = min(plain, key=lambda case: (case.sequence, case.batch), default=None)
     chosen = [_closest(plain)] if plain else []
     chosen += [shortest] if shortest is not None else []
-    chosen += {case.family: case for case in cases if case.family in _PADDED}.values()
+    chosen += {case.family: case for case in cases if case.family in PADDED}.values()
     return list({case.name: case for case in chosen}.values())
 
 
 def _part(tensor: NDArray[Any], spec: TensorSpec | None, start: int, count: int) -> NDArray[Any]:
-    """Some sequences of a batch; all of a tensor that has no batch axis."""
     if spec is None:  # the comparison of the signatures says so
         return tensor[start : start + count]
-    for axis, name in enumerate(spec.axes):
-        if name == "batch":  # what is of pairs of sequences has two
-            tensor = tensor.take(np.arange(start, start + count), axis=axis)
-    return tensor
+    return rows_of(tensor, spec, start, count)
 
 
 def _put(whole: NDArray[Any], part: NDArray[Any], start: int) -> NDArray[Any]:
@@ -141,103 +140,6 @@ def _put(whole: NDArray[Any], part: NDArray[Any], start: int) -> NDArray[Any]:
     shapes = zip(whole.shape, part.shape, strict=True)
     found[tuple(slice(None) if w == p else slice(start, start + p) for w, p in shapes)] = part
     return found
-
-
-def _padding(
-    session: Session, artifact: Artifact, reference: Reference, cases: list[Case]
-) -> list[CheckResult]:
-    """What numbers in padded positions do, and what NaN does there; nothing without a mask."""
-    mask_name = next((spec.name for spec in artifact.inputs if spec.is_mask), None)
-    padded = [case for case in cases if case.family in _PADDED]
-    if not padded or mask_name not in reference.inputs(padded[0]):
-        return []
-    leaks = nan_leaks = None
-    for case in {case.family: case for case in padded}.values():  # one of each kind
-        inputs = reference.inputs(case)
-        mask = inputs[mask_name].astype(bool)
-        expected = _run(session, artifact, inputs)
-        for what, changed in _garbage(artifact, inputs, mask):
-            leak = _leak(_run(session, artifact, changed), expected, artifact, mask, case)
-            if leak is None:
-                continue
-            message = f"{case.name} with {what} in the padded positions: {leak}"
-            if what != _NAN:
-                leaks = leaks or message
-            else:
-                nan_leaks = nan_leaks or message
-    found = [_check("padding", Code.PADDING_LEAKS, leaks)]
-    if any(spec.dtype.startswith("float") and _has_tokens(spec) for spec in artifact.inputs):
-        code = Code.PADDING_LEAKS if artifact.nan_padding else Code.NAN_PADDING
-        found.append(_check("nan_padding", code, nan_leaks))
-    return found
-
-
-def _check(name: str, code: Code, message: str | None) -> CheckResult:
-    """Passed where there is nothing to say."""
-    return CheckResult(
-        name=name, code=Code.PASS if message is None else code, message=message or ""
-    )
-
-
-def _leak(
-    got: Tensors, expected: Tensors, artifact: Artifact, mask: NDArray[np.bool_], case: Case
-) -> str | None:
-    """What differs at real tokens; None if nothing does.
-
-    Where padded tokens may hold anything, not a byte may differ. Elsewhere a module may take them
-    into a sum and out again, and leave a rounding behind.
-    """
-    for spec in artifact.outputs:
-        after, before = got[spec.name], expected[spec.name]
-        if after.shape != before.shape:
-            return f"{_differing(after, before)} of {spec.name} differ"
-        kept = _real(mask, spec, after.shape)
-        if after[kept].tobytes() == before[kept].tobytes():
-            continue
-        apart = _apart(np.where(kept, after, before), before, case, spec.name)
-        if artifact.nan_padding or apart is not None:
-            return f"{_differing(after[kept], before[kept])} of real tokens differ"
-    return None
-
-
-def _real(mask: NDArray[np.bool_], spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """What belongs to real tokens, or to sequences that have one."""
-    if _has_tokens(spec) or "batch" not in spec.axes:
-        return _spread(mask, spec, shape)
-    rows = [-1 if place == spec.axes.index("batch") else 1 for place in range(len(shape))]
-    return np.broadcast_to(mask.any(axis=1).reshape(rows), shape)
-
-
-def _has_tokens(spec: TensorSpec) -> bool:
-    return {"batch", "sequence"} <= set(spec.axes)
-
-
-def _garbage(
-    artifact: Artifact, inputs: Tensors, mask: NDArray[np.bool_]
-) -> Iterator[tuple[str, Tensors]]:
-    """The inputs with other things where the mask is False.
-
-    Whole numbers look up rows of a table, so they stay among those that the case holds. The large
-    numbers are finite: 0 times NaN is NaN, in PyTorch too, and a mask that multiplies is right.
-    """
-    for what, number, share in (
-        ("ones, or the lowest token,", 1.0, 0.0),
-        ("-1e4, or the highest token,", -1e4, 1.0),
-        ("1e4, or a token between,", 1e4, 0.5),
-        (_NAN, np.nan, 0.0),
-    ):
-        changed = dict(inputs)
-        for spec in artifact.inputs:
-            tensor = inputs.get(spec.name)
-            if tensor is None:
-                continue  # the comparison of the signatures says so
-            if spec.is_mask or not _has_tokens(spec):
-                continue
-            token = tensor.min() + share * (tensor.max() - tensor.min())
-            other = number if tensor.dtype.kind == "f" else token
-            padded = ~_spread(mask, spec, tensor.shape)
-            changed[spec.name] = np.where(padded, tensor.dtype.type(other), tensor)
-        yield what, changed
 
 
 def _equivariant(
@@ -249,18 +151,18 @@ def _equivariant(
     case = _closest(several)
     inputs = reference.inputs(case)
     order = np.random.default_rng(case.sequence).permutation(case.sequence)
-    expected = _run(session, artifact, inputs)
+    expected = promised(session, artifact, inputs)
     specs = {spec.name: spec for spec in artifact.inputs}
     if not set(inputs) <= set(specs):
         return None  # the comparison of the signatures says so
-    changed = {name: _reordered(x, specs[name], order) for name, x in inputs.items()}
+    changed = {name: reordered(x, specs[name], order) for name, x in inputs.items()}
     for spec in artifact.outputs:
         before = expected[spec.name]
         if before.shape[spec.axes.index("sequence")] != case.sequence:
             problem: str | None = f"have shape {list(before.shape)}"
         else:
-            got = _run(session, artifact, changed)[spec.name]
-            problem = _apart(got, _reordered(before, spec, order), case, spec.name)
+            got = promised(session, artifact, changed)[spec.name]
+            problem = apart(got, reordered(before, spec, order), case, spec.name)
         if problem is not None:
             message = f"{case.name} with its tokens reordered: the outputs {problem}"
             return CheckResult(name="equivariant", code=Code.NOT_EQUIVARIANT, message=message)
@@ -276,90 +178,26 @@ def _causal(
         return None
     case = _closest(several)
     inputs = reference.inputs(case)
-    expected = _run(session, artifact, inputs)
+    expected = promised(session, artifact, inputs)
     # The last, the second, and one in between: at the ends of a block is where masks go wrong.
     for place in sorted({1, case.sequence // 2, case.sequence - 1} - {0}):
         changed = dict(inputs)
         for spec in artifact.inputs:
             if spec.name in inputs and not spec.is_mask:
                 changed[spec.name] = another_from(inputs[spec.name], spec, place)
-        got = _run(session, artifact, changed)
+        got = promised(session, artifact, changed)
         for spec in along:
-            before, after = _until(expected[spec.name], spec, place), got[spec.name]
-            after = _until(after, spec, place)
+            before, after = until(expected[spec.name], spec, place), got[spec.name]
+            after = until(after, spec, place)
             if before.tobytes() != after.tobytes():
                 message = (
                     f"{case.name} with other tokens from place {place} on: "
-                    f"{_differing(before, after)} of {spec.name} before it differ"
+                    f"{differing(before, after)} of {spec.name} before it differ"
                 )
                 return CheckResult(name="causal", code=Code.FUTURE_LEAKS, message=message)
     return CheckResult(name="causal", code=Code.PASS)
 
 
-def another_from(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
-    """``tensor`` with other tokens from ``place`` on; whole numbers stay among those it holds."""
-    if "sequence" not in spec.axes:
-        return tensor
-    axis = spec.axes.index("sequence")
-    another = np.moveaxis(tensor.copy(), axis, 0)
-    turned = tensor.min() + tensor.max() if tensor.dtype.kind == "i" else 1
-    another[place:] = turned - another[place:]
-    return np.moveaxis(another, 0, axis)
-
-
-def _until(tensor: NDArray[Any], spec: TensorSpec, place: int) -> NDArray[Any]:
-    return tensor.take(np.arange(place), axis=spec.axes.index("sequence"))
-
-
-def _apart(output: NDArray[Any], expected: NDArray[Any], case: Case, name: str) -> str | None:
-    """How two outputs differ beyond rounding; None if they do not."""
-    if output.shape != expected.shape:
-        return f"have shapes {list(output.shape)} and {list(expected.shape)}"
-    if (np.isfinite(output) != np.isfinite(expected)).any():
-        return "have NaN or infinity on one side only"
-    error, allowed = error_of(output, expected.astype(np.float64)), case.yardstick(name)
-    limit = _BOTH_SIDES * K
-    if error.row <= limit * allowed.row and error.whole <= limit * allowed.whole:
-        return None
-    return f"differ by {error.row:.2e} of a row, where rounding costs {allowed.row:.1e}"
-
-
 def _closest(cases: Sequence[Case]) -> Case:
     """The case nearest to a usual size: neither trivial nor long."""
     return min(cases, key=lambda case: (abs(case.batch * case.sequence - _USUAL_TOKENS), case.name))
-
-
-def _spread(mask: NDArray[np.bool_], spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """The mask [batch, sequence] broadcast to a tensor with the axes of ``spec``."""
-    if not {"batch", "sequence"} <= set(spec.axes):
-        return np.ones(shape, dtype=bool)
-    places = [axis for axis in spec.axes if isinstance(axis, str)]
-    along = mask if places == ["batch", "sequence"] else mask.T
-    sizes = iter(along.shape)
-    spread = [next(sizes) if isinstance(axis, str) else 1 for axis in spec.axes]
-    return np.broadcast_to(along.reshape(spread), shape)
-
-
-def _reordered(tensor: NDArray[Any], spec: TensorSpec, order: NDArray[np.int64]) -> NDArray[Any]:
-    if "sequence" not in spec.axes:
-        return tensor
-    return np.ascontiguousarray(np.take(tensor, order, axis=spec.axes.index("sequence")))
-
-
-def _run(session: Session, artifact: Artifact, inputs: Tensors) -> Tensors:
-    """The promised outputs, copied: a runtime may hand out the same buffer again.
-
-    Raises:
-        RunFailed: it does not run, or an output is missing.
-    """
-    outputs = session.run(inputs)
-    missing = [spec.name for spec in artifact.outputs if spec.name not in outputs]
-    if missing:
-        raise RunFailed(f"no output is called {', '.join(missing)}")
-    return {spec.name: outputs[spec.name].copy() for spec in artifact.outputs}
-
-
-def _differing(one: NDArray[Any], other: NDArray[Any]) -> str:
-    if one.shape != other.shape:
-        return f"shapes {list(one.shape)} and {list(other.shape)}"
-    return f"{int((one != other).sum())} element(s)"

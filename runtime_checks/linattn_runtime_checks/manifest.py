@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from linattn_runtime_checks.checked import LatencyEntry, RuntimeCheck
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import UsageError
 
@@ -60,7 +61,8 @@ class TensorSpec(Record):
     ``shape`` is what the file declares: numbers, and symbols where it is dynamic. ``axes`` says
     what each axis is, ``batch`` and ``sequence`` also where the file fixes them. ``mask`` marks the
     key padding mask; ``values`` are the lowest and highest whole number that an input was verified
-    with, beyond which a table of embeddings ends.
+    with, beyond which a table of embeddings ends. ``range`` and ``positive`` say which numbers a
+    floating-point input may hold, both ends included, where that is not all of them.
     """
 
     name: str
@@ -69,6 +71,8 @@ class TensorSpec(Record):
     axes: list[int | str] = []
     mask: bool = False
     values: tuple[int, int] | None = None
+    range: tuple[float, float] | None = None
+    positive: bool = False
 
     @property
     def is_mask(self) -> bool:
@@ -87,30 +91,6 @@ class AxisRange(Record):
     declared: tuple[int, int]
     captured: int
     verified: tuple[int, int] | None = None
-
-
-class RuntimeCheck(Record):
-    """The outcome of one runtime on one artifact; the cases are in report.json.
-
-    ``score`` by ``metric`` is that of the artifact on held-out data, where its model has a task.
-    """
-
-    runtime: str
-    status: str
-    multiple: float | None
-    cases: int
-    metric: str | None = None
-    score: float | None = None
-
-
-class LatencyEntry(Record):
-    """Latency of one artifact at one length, milliseconds."""
-
-    runtime: str
-    batch: int
-    sequence: int
-    p50_ms: float
-    p90_ms: float
 
 
 class StateLink(Record):

@@ -123,6 +123,8 @@ class ReferenceIndex(BaseModel):
     """By the name of the variant; for blame."""
     batch_axes: dict[str, int | list[int] | None] = {}
     """Which axis of an input or output is the batch, where not the first alone; None for none."""
+    left_out: dict[str, str] = {}
+    """Families of inputs on which the module itself raises, to what it raised."""
     stream: Case | None = None
     """A sequence to run piece by piece, where the graph has a state."""
 
@@ -165,13 +167,13 @@ class Reference:
         return {key.removeprefix(prefix): self._handle.get_tensor(key) for key in keys}
 
 
-def repeated(tensor: NDArray[Any], batch: int, axis: int | list[int] | None) -> NDArray[Any]:
-    """``tensor`` with ``batch`` sequences along ``axis``, or each of them: its own, over and over.
+def repeated(tensor: NDArray[Any], batch: int, axes: int | list[int] | None) -> NDArray[Any]:
+    """``tensor`` with ``batch`` sequences along its ``axes``: its own, over and over.
 
-    What is of pairs of sequences has two such axes.
+    What is of pairs of sequences has two of them.
     """
-    for place in [axis] if isinstance(axis, int) else axis or ():
-        tensor = tensor.take(np.arange(batch) % tensor.shape[place], axis=place)
+    for axis in [axes] if isinstance(axes, int) else axes or []:
+        tensor = tensor.take(np.arange(batch) % tensor.shape[axis], axis=axis)
     return tensor
 
 

@@ -117,8 +117,8 @@ def _error(difference: NDArray[np.float64], norms: NDArray[np.float64], floor: f
         return ZERO
     distances = _row_norms(difference)[counted]
     row = float((distances / np.maximum(norms[counted], floor)).max())
-    whole = np.linalg.norm(distances) / max(np.linalg.norm(norms), floor)
-    return Error(row=row, whole=float(whole))
+    whole = float(np.linalg.norm(distances)) / max(float(np.linalg.norm(norms)), floor)
+    return Error(row=row, whole=whole)
 
 
 def _row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """What a format is: something that writes an artifact and reads back what it wrote."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from linattn_export.capture import capture
 from linattn_export.onnx_forms import FORMS
 from linattn_export.subject import Subject
 from linattn_export.variants import Variant
+from linattn_models import Domain
 from linattn_runtime_checks.manifest import Note, TensorSpec
 
 _DTYPES = {"mask": "bool", "tokens": "int64", "state": "float32"}
@@ -53,6 +55,8 @@ class Job:
                 axes=list(spec.axes),
                 mask=spec.kind == "mask",
                 values=spec.values,
+                range=_range(spec.domain),
+                positive=spec.domain is not None and spec.domain.positive,
             )
             for spec in self.subject.inputs
         ]
@@ -76,6 +80,12 @@ class Job:
             return size.low if size.fixed else axis
 
         return [resolve(axis) for axis in axes]
+
+
+def _range(domain: Domain | None) -> tuple[float, float] | None:
+    if domain is None or not (math.isfinite(domain.low) and math.isfinite(domain.high)):
+        return None
+    return domain.low, domain.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from linattn_export.inputs import draw
 from linattn_export.own.call import Leaf, leaves_of, make_entry
 from linattn_export.own.reasons import Place, caller, place_in_own_code
-from linattn_export.own.spec import SYMBOLS, Inputs
+from linattn_export.own.spec import Inputs, key_of
+from linattn_export.own.symbols import SYMBOLS
 from linattn_export.subject import LARGE
 from linattn_export.variants import Range
 from linattn_export.widened import Widened
@@ -101,7 +102,20 @@ def _run(entry: nn.Module, inputs: dict[str, Tensor], sizes: dict[str, int], spe
         raise UsageError(
             f"the module does not take what the SPEC describes ({shapes}): "
             f"{type(error).__name__}: {_first_line(error)}{place_in_own_code(error)}"
+            f"{_about_values(error, spec)}"
         ) from error
+
+
+def _about_values(error: Exception, spec: Inputs) -> str:
+    """Floating-point numbers that look something up are of a range, which nobody declared."""
+    free = [
+        key_of(path)
+        for path, table in spec.tables.items()
+        if table.resolved.startswith("float") and table.range is None
+    ]
+    if not isinstance(error, IndexError) or not free:
+        return ""
+    return f"; if numbers of {free[0]} are places in a table, declare range = [lowest, highest]"
 
 
 def _first_line(error: Exception) -> str:

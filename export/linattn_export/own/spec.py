@@ -7,6 +7,9 @@
     dtype = "int64"
     shape = ["batch", "sequence"]
     range = [0, 255]
+    [inputs.power]
+    shape = ["batch", "sequence", 80]
+    positive = true
     [inputs.attention_mask]
     kind = "mask"
     shape = ["batch", "sequence"]
@@ -18,6 +21,7 @@ tables are the fields.
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,35 +36,33 @@ from pydantic import (
     model_validator,
 )
 
-from linattn.contract import closest
+from linattn_export.own.promises import Promises, Strict
+from linattn_export.own.symbols import SYMBOLS, near, other_axis, renamed
 from linattn_export.variants import Range, parse_range
 from linattn_runtime_checks.errors import UsageError
 
 SCHEMA_VERSION = "1.0"
-SYMBOLS = ("batch", "sequence")
 _FLOATS = ("float32", "float16")
 _INTEGERS = ("int64", "int32")
 
 Dtype = Literal["float32", "float16", "int64", "int32", "bool"]
 
 
-class _Strict(BaseModel):
-    """Unknown keys are errors: most are misspelt."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class InputTable(_Strict):
+class InputTable(Strict):
     """One input tensor.
 
     Floating-point inputs are drawn from N(0, 1) times ``scale``, and from the hostile families;
-    integers evenly from ``range``, both ends included; a ``mask`` has True, or 1, at the real
-    tokens.
+    those with a ``range`` evenly from it, and no family leaves it; ``positive`` ones hold no 0 and
+    nothing below. Integers are drawn evenly from ``range``, both ends included; a ``mask`` has
+    True, or 1, at the real tokens.
     """
 
     shape: list[str | int] = Field(description="symbols and numbers, one for each axis")
     dtype: Dtype | None = Field(default=None, description="float32; bool for a mask")
-    range: tuple[int, int] | None = Field(default=None, description="of integers, both included")
+    range: tuple[int, int] | tuple[float, float] | None = Field(
+        default=None, description="lowest and highest number, both included"
+    )
+    positive: bool = Field(default=False, description="floating-point numbers above 0 only")
     family: Literal["normal"] | None = Field(default=None, description="of floating-point inputs")
     scale: float = Field(default=1.0, gt=0, description="of floating-point inputs")
     kind: Literal["mask"] | None = Field(default=None, description="a key padding mask")
@@ -81,24 +83,48 @@ class InputTable(_Strict):
         if self.kind == "mask":
             if self.shape != list(SYMBOLS):
                 raise ValueError(f"a mask has shape {list(SYMBOLS)}, got {self.shape}")
-            if self.range is not None or self.family is not None or self.samples is not None:
-                raise ValueError("a mask takes no range, family or samples; leave them out")
+            others = (self.range, self.family, self.samples, self.positive or None)
+            if any(other is not None for other in others):
+                raise ValueError("a mask takes no range, positive, family or samples; leave it out")
         elif self.padding is not None or self.empty_rows is not None:
             raise ValueError('padding and empty_rows are of masks: add kind = "mask"')
         elif dtype == "bool":
             raise ValueError('bool inputs are masks: add kind = "mask", or pass 0 and 1 as int64')
         elif dtype in _INTEGERS and self.range is None:
             raise ValueError(f"{dtype} needs range, such as [0, 255]")
-        elif dtype in _FLOATS and self.range is not None:
-            raise ValueError('range is of integers; a floating-point input has family = "normal"')
-        if dtype in _INTEGERS and (self.family is not None or self.scale != 1.0):
-            raise ValueError("family and scale are of floating-point inputs; leave them out")
-        if self.range is not None and self.range[0] > self.range[1]:
-            raise ValueError(f"range is reversed: {list(self.range)}")
+        if dtype in _INTEGERS:
+            self._integers()
+        if self.range is not None:
+            self._ranged()
         for axis in self.shape:
             if isinstance(axis, int) and axis < 1:
                 raise ValueError(f"an axis has at least one element, got {axis}")
         return self
+
+    def _integers(self) -> None:
+        if self.family is not None or self.scale != 1.0:
+            raise ValueError("family and scale are of floating-point inputs; leave them out")
+        if self.positive:
+            raise ValueError("positive is of floating-point inputs; start range at 1 instead")
+        if self.range is not None and not all(isinstance(end, int) for end in self.range):
+            raise ValueError(f"range of {self.resolved} is whole numbers, got {list(self.range)}")
+
+    def _ranged(self) -> None:
+        assert self.range is not None
+        low, high = self.range
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError(
+                f"range has two finite ends, got {list(self.range)}; for all numbers above 0 write "
+                "positive = true"
+            )
+        if low > high:
+            raise ValueError(f"range is reversed: {list(self.range)}")
+        if self.scale != 1.0 or self.family is not None:
+            raise ValueError(
+                "numbers of a range are drawn evenly from it; leave out family and scale"
+            )
+        if self.positive and high <= 0:
+            raise ValueError(f"range {list(self.range)} holds no positive number")
 
     @property
     def resolved(self) -> Dtype:
@@ -117,25 +143,7 @@ _INPUTS_SCHEMA: dict[str, Any] = {
 }
 
 
-class Promises(_Strict):
-    """What the module promises beyond its numbers; what is promised here is checked."""
-
-    cost: Literal["linear", "quadratic"] | None = Field(
-        default=None, description="growth of time and memory with the sequence length"
-    )
-    causal: bool = Field(default=False, description="no token sees a later one")
-    permutation_equivariant: bool = Field(
-        default=False, description="reordering the tokens reorders the outputs, nothing else"
-    )
-    nan_padding: bool = Field(
-        default=False, description="padded tokens change nothing even where they hold NaN"
-    )
-    finite: bool = Field(
-        default=False, description="finite inputs give finite outputs, however hostile they are"
-    )
-
-
-class InputsSpec(_Strict):
+class InputsSpec(Strict):
     """A whole SPEC."""
 
     model_config = ConfigDict(
@@ -173,8 +181,8 @@ class Inputs:
             key = f"{where}: symbols.{name}"
             if name not in SYMBOLS:
                 raise UsageError(
-                    f"{key}: the sizes that vary are called batch and sequence; give other axes "
-                    "as numbers" + _near(name, SYMBOLS)
+                    f"{key}: two sizes can vary, and they are called batch and sequence"
+                    + (renamed(name, spec.symbols))
                 )
             self.ranges[name] = parse_range(key, str(text), fixed=True)
         used = {axis for table in self.tables.values() for axis in table.shape}
@@ -183,8 +191,7 @@ class Inputs:
                 path = next(p for p, table in self.tables.items() if axis in table.shape)
                 raise UsageError(
                     f"{where}: {key_of(path)}.shape names {axis!r}, which is not in [symbols]"
-                    + _near(axis, spec.symbols)
-                    + f'; add {axis} = "1:8", or give a number'
+                    + (other_axis(axis, spec.symbols))
                 )
         for name in spec.symbols:
             if name not in used:
@@ -265,14 +272,9 @@ def _first_problem(
         known = list(model.model_fields)
         if len(parts) > 1:
             known = list(Promises.model_fields)
-        near = _near(parts[-1], known)
-        return f"{where}: unknown key {key}; known here: {', '.join(known)}{near}"
+        hint = near(parts[-1], known)
+        return f"{where}: unknown key {key}; known here: {', '.join(known)}{hint}"
     if first["type"] == "missing":
         return f"{where}: {key} is missing"
     reason = first["msg"].removeprefix("Value error, ")
     return f"{where}: {key}: {reason}"
-
-
-def _near(name: str, known: Any) -> str:
-    near = closest(name, list(known))
-    return f"; did you mean {near!r}?" if near else ""

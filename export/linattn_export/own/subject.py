@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from linattn import NAMES, record_of
 from linattn.layers.base import RecurrentLayer
 from linattn.recurrent.chunk import CHUNK
+from linattn_export.domain import ends
+from linattn_export.inputs import first_rows
 from linattn_export.own.call import make_entry
 from linattn_export.own.probe import probe
 from linattn_export.own.spec import Inputs, InputTable, key_of
@@ -20,7 +22,7 @@ from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import Traits
 from linattn_export.variants import Variant, make_variants
-from linattn_models import InputSpec, Model
+from linattn_models import Domain, InputSpec, Model
 from linattn_runtime_checks.errors import UsageError
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, Origin
 
@@ -170,8 +172,9 @@ def _spec(
             f"{key}.dtype is {dtype}, but --dtype {request.dtype} makes floating-point inputs "
             f"{wanted}; leave dtype out, or build with the other --dtype"
         )
-    low, high = table.range or (0, 0)
-    kind = "mask" if table.kind == "mask" else "normal" if table.range is None else "tokens"
+    floats = dtype.startswith("float")
+    low, high = (0, 0) if table.range is None or floats else map(int, table.range)
+    kind = "mask" if table.kind == "mask" else "normal" if floats else "tokens"
     return InputSpec(
         name=path[-1],
         axes=tuple(table.shape),
@@ -183,7 +186,24 @@ def _spec(
         samples=None if table.samples is None else _samples(path, table, inputs),
         padding=table.padding or "any",
         empty_rows=table.empty_rows is not False,
+        domain=_domain(key, table, TORCH_DTYPES[request.dtype]) if floats else None,
     )
+
+
+def _domain(key: str, table: InputTable, dtype: torch.dtype) -> Domain | None:
+    """What a floating-point input may hold."""
+    if table.range is None:
+        return Domain(positive=True) if table.positive else None
+    low, high = map(float, table.range)
+    found = Domain(low=low, high=high, positive=table.positive)
+    first, last = ends(found, dtype)
+    if first > last or (table.positive and last <= 0):
+        kind = str(dtype).removeprefix("torch.")
+        raise UsageError(
+            f"{key}.range {list(table.range)} holds no number of {kind}; widen it, or make what "
+            "never changes a buffer of the module"
+        )
+    return found
 
 
 def _as_one_batch(specs: tuple[InputSpec, ...], inputs: Inputs) -> tuple[InputSpec, ...]:
@@ -206,8 +226,8 @@ def _as_one_batch(specs: tuple[InputSpec, ...], inputs: Inputs) -> tuple[InputSp
     fits = max(MAX_TOKENS_PER_CASE // longest, inputs.ranges["batch"].low)
     rows = min(sizes["batch"][0], inputs.ranges["batch"].high, fits)
     return tuple(
-        replace(spec, samples=spec.samples.narrow(spec.axes.index("batch"), 0, rows).contiguous())
-        if spec.samples is not None and "batch" in spec.axes
+        replace(spec, samples=first_rows(spec.samples, spec, rows).contiguous())
+        if spec.samples is not None
         else spec
         for spec in specs
     )
@@ -247,11 +267,17 @@ def _samples(path: tuple[str, ...], table: InputTable, inputs: Inputs) -> Tensor
                 f"{key}: shape {list(tensor.shape)} does not fit {table.shape}: {size} is "
                 f"outside of {axis if allowed is None else allowed}"
             )
-    if table.range is not None and not (
-        table.range[0] <= int(tensor.min()) and int(tensor.max()) <= table.range[1]
-    ):
+    lowest, highest = tensor.min().item(), tensor.max().item()
+    if table.range is not None:
+        # An end such as 0.1 is the number of the tensor's dtype that is closest to it.
+        first, last = (torch.tensor(end).to(tensor.dtype).item() for end in table.range)
+        if not (first <= lowest and highest <= last):
+            raise UsageError(
+                f"{key}: values go from {lowest} to {highest}, outside of range {list(table.range)}"
+            )
+    if table.positive and not lowest > 0:
         raise UsageError(
-            f"{key}: values go from {int(tensor.min())} to {int(tensor.max())}, outside of "
-            f"range {list(table.range)}"
+            f"{key}: values go from {lowest} to {highest}, but positive = true says that all are "
+            "above 0; correct one of the two"
         )
     return tensor if not torch.is_floating_point(tensor) else tensor.double()
