@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from linattn_export import export_module
 from linattn_export.formats.base import Job
-from linattn_export.own.edges import candidates, edge_cases, edge_of, find_edges
+from linattn_export.own.edges import edge_cases, edge_of, find_edges
+from linattn_export.own.pool import candidates
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
@@ -244,3 +245,31 @@ def test_a_right_file_passes_at_its_edges(tmp_path: Path) -> None:
     with open_reference(tmp_path / "out" / "net" / "own" / "reference.safetensors") as pack:
         edges = [case.name for case in pack.index.cases if case.family == "edge"]
     assert 1 <= len(edges) <= 8
+
+
+class OverTokens(nn.Module):
+    """Each channel less its mean over tokens, by its deviation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.project(x)
+        x = x - x.mean(1, keepdim=True)
+        return x / torch.sqrt((x * x).mean(1, keepdim=True) + 1e-5)
+
+
+@pytest.mark.parametrize("more", [{}, {"range": [0, 255]}, {"positive": True}])
+def test_no_two_tokens_are_equal(more: dict[str, Any]) -> None:
+    """Their difference would be 0 by symmetry, and something else by the luck of rounding."""
+    subject, found = edges_of(OverTokens(), spec(**more))
+    for inputs in [*found, *candidates(subject, SIZES)]:
+        tokens = inputs["x"].flatten(0, 1)
+        assert len({tuple(token) for token in tokens.tolist()}) == len(tokens)
+
+
+def test_rounding_of_nearly_equal_tokens_accuses_nobody(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    report = exported(OverTokens(), tmp_path / "out")
+    assert report.exit_code is ExitCode.PASS, report.all_findings()
