@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from linattn_export import export_module
 from linattn_export.formats.base import Job
-from linattn_export.own.edges import candidates, edge_cases, edge_of, find_edges
+from linattn_export.own.edges import edge_cases, edge_of, find_edges
+from linattn_export.own.pool import candidates
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest

@@ -16,7 +16,7 @@ from linattn_export.domain import ends, inside
 from linattn_export.families import EDGE, FAMILIES, SAMPLES, applicable
 from linattn_export.golden import write_golden
 from linattn_export.inputs import draw
-from linattn_export.own.edges import candidates
+from linattn_export.own.pool import candidates
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.perturb import moved_inputs, nearby_inputs

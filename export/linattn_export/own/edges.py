@@ -15,13 +15,10 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 from linattn_export.cases import CasePlan
-from linattn_export.domain import inside
 from linattn_export.families import EDGE
-from linattn_export.inputs import draw
+from linattn_export.own.pool import Inputs, candidates, moves, settled
 from linattn_export.subject import Subject
 from linattn_models import InputSpec
-
-Inputs = dict[str, Tensor]
 
 # Operator to which of its arguments has an edge, and where that is.
 _EDGES = {
@@ -32,8 +29,6 @@ _EDGES = {
 _SIZES = {"batch": 2, "sequence": 9}
 _MOST_CASES = 8
 _STEPS = 24
-_JITTER, _TINY = 8, 1e-12
-"""Rounding units, and a size for 0, that keep numbers apart."""
 _NEAR = 0.01
 """What an argument shrinks to, as a part of its usual size, to count as an edge."""
 
@@ -100,70 +95,6 @@ def find_edges(program: ExportedProgram, subject: Subject, sizes: dict[str, int]
     return found[:_MOST_CASES]
 
 
-def candidates(subject: Subject, sizes: dict[str, int]) -> list[Inputs]:
-    """Normal inputs first, then special ones, all inside of what the inputs may hold."""
-    usual = draw(subject.inputs, sizes, family="normal", dtype=subject.dtype, seed=subject.seed)
-    found = [usual]
-    for change in (
-        lambda x: torch.zeros_like(x),
-        lambda x: torch.ones_like(x),
-        lambda x: -torch.ones_like(x),
-        lambda x: -100 * x.abs(),
-        lambda x: 100 * x.abs(),
-        lambda x: 1e-4 * x,
-        lambda x: 100 * x,
-        _signs,
-        lambda x: -_signs(x),
-        _first_token,
-        lambda x: x[..., :1].expand_as(x),
-    ):
-        changed = {
-            spec.name: _settled(change(usual[spec.name].double()), spec, subject.dtype)
-            for spec in subject.inputs
-            if _moves(spec) and usual[spec.name].dim() > 0
-        }
-        found.append(usual | changed)
-    found += [usual | {s.name: _tokens(s, usual[s.name], place) for s in subject.inputs
-                       if s.values is not None} for place in (0, 1)]  # fmt: skip
-    return found
-
-
-def _settled(values: Tensor, spec: InputSpec, dtype: torch.dtype) -> Tensor:
-    """``values`` as the input may hold them, none quite equal to another.
-
-    Equal tokens less their mean are 0 by symmetry; what single precision gives there, and whether
-    it is 0 too, is luck.
-    """
-    limits = torch.finfo(dtype)
-    noise = torch.randn(values.shape, generator=torch.Generator().manual_seed(0)).double()
-    floor = max(_TINY, limits.smallest_normal / 16)
-    noise *= torch.clamp(_JITTER * limits.eps * values.abs(), min=floor)
-    up, down = (inside(values + way, spec, dtype) for way in (noise, -noise))
-    return torch.where(up == inside(values, spec, dtype), down, up).to(dtype).contiguous()
-
-
-def _moves(spec: InputSpec) -> bool:
-    return spec.kind == "normal"
-
-
-def _signs(x: Tensor) -> Tensor:
-    """Channels of 1 and -1 by turns."""
-    return (1 - 2 * (torch.arange(x.shape[-1]) % 2)).to(x.dtype).expand_as(x)
-
-
-def _first_token(x: Tensor) -> Tensor:
-    """Nothing but the first element of the last axes but one."""
-    found = torch.zeros_like(x)
-    if x.dim() > 1:
-        found.select(-2, 0).copy_(x.select(-2, 0))
-    return found
-
-
-def _tokens(spec: InputSpec, tokens: Tensor, place: int) -> Tensor:
-    assert spec.values is not None
-    return torch.full_like(tokens, spec.values[place])
-
-
 class _Search:
     """Runs the program on inputs and keeps the best ones of each operator with an edge."""
 
@@ -195,7 +126,7 @@ class _Search:
     def descend(self, node: str) -> None:
         """Go on from the best inputs of ``node`` that are not at the edge, down its distance."""
         start = self.best[node].inputs
-        moving = [s for s in self._specs if _moves(s) and start[s.name].numel() > 0]
+        moving = [s for s in self._specs if moves(s) and start[s.name].numel() > 0]
         if not moving or self.best[node].distance == 0:
             return
         try:
@@ -231,7 +162,7 @@ class _Search:
                         - reach * float(gap.detach()) / size * slope.double()
                     )
                     dtype = inputs[spec.name].dtype
-                    moved[spec.name] = _settled(way, spec, dtype)
+                    moved[spec.name] = settled(way, spec, dtype)
             with torch.no_grad():
                 arguments = self._arguments(moved)
             for other, argument in arguments.items():
