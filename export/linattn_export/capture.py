@@ -31,6 +31,16 @@ _TRACES = ("stack_trace", "custom", "from_node", "source_fn_stack", "torch_fn")
 # device of the capture.
 _DEVICE_CHECK = torch.ops.aten._assert_tensor_metadata.default
 
+IMPORTS = (
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._inductor.output_code",
+    "torch.export._trace",
+    "torch.export._unlift",
+    "torch._export.non_strict_utils",
+)
+"""What torch.export imports in its midst."""
+
 
 def example_inputs(subject: Subject, variant: Variant) -> dict[str, Tensor]:
     """Inputs of the sizes that the exporter sees."""
