@@ -110,9 +110,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("end", ["success", "refusal", "interrupt"])
-def test_everything_is_as_it_was(
-    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_as_it_was(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINATTN_TEST_GONE", "here")
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
@@ -151,11 +149,16 @@ def test_a_build_from_a_factory_leaves_no_path_of_imports(
 
 def test_what_is_changed_within_is_restored_after_an_error() -> None:
     before = everything()
-    with pytest.raises(ZeroDivisionError), restored():
-        meddle()
-        torch.set_grad_enabled(False)
-        torch.set_default_dtype(torch.float64)
-        raise ZeroDivisionError
+
+    def fails() -> None:
+        with restored():
+            meddle()
+            torch.set_grad_enabled(False)
+            torch.set_default_dtype(torch.float64)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert differences(before, everything()) == []
 
 

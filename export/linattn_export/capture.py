@@ -96,6 +96,9 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             f"{subject.name} cannot be captured as {variant.name}: "
             f"{why_not_captured(error, fixed, variant.captured)}{known}"
         ) from error
+    finally:
+        subject.restore()
+    _require_inputs_kept(program, subject, variant)
     remember_places(program)
     for node in list(program.graph.nodes):
         if node.target is _DEVICE_CHECK:
@@ -105,6 +108,17 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             node.meta.pop(key, None)
     program.graph_module.recompile()
     return program
+
+
+def _require_inputs_kept(program: ExportedProgram, subject: Subject, variant: Variant) -> None:
+    """The entry copies what its module was seen to write into; nothing else may be written."""
+    written = sorted(set(program.graph_signature.user_inputs_to_mutate.values()))
+    if written:
+        raise ExportError(
+            f"{subject.name} cannot be captured as {variant.name}: while it is captured the module "
+            f"writes into its input {written[0]}, and at other times it does not; look for a "
+            "branch on torch.compiler.is_exporting(), or let it write into a copy"
+        )
 
 
 def _exported(

@@ -43,7 +43,7 @@ def _torch_numbers() -> Callable[[], object]:
 
 
 def _cuda_numbers() -> Callable[[], object]:
-    if not torch.cuda.is_initialized():
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return lambda: None
     return partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
 

@@ -1,0 +1,28 @@
+"""Copies of a module, and what in it cannot be copied."""
+
+import copy
+
+from torch import nn
+
+from linattn_export.own.call import class_name
+
+
+def copy_of(module: nn.Module) -> nn.Module | None:
+    """A copy of ``module``; None where a part of it cannot be copied, such as a lock or a file."""
+    try:
+        return copy.deepcopy(module)
+    except Exception:  # whatever some attribute's own way of being copied raises
+        return None
+
+
+def blocker_of(module: nn.Module) -> str:
+    """The attribute that cannot be copied, with its type."""
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name not in ("_modules", "_parameters", "_buffers"):
+                try:
+                    copy.deepcopy(value)
+                except Exception:  # as above
+                    where = f"{path}.{name}" if path else name
+                    return f"attribute {where} ({type(value).__name__})"
+    return f"{class_name(module)}"
