@@ -19,6 +19,7 @@ from linattn_export.own.reasons import (
     watched,
     why_not_captured,
 )
+from linattn_export.own.watches import writes_of
 from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_export.variants import PORTABLE, Variant
@@ -112,11 +113,14 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
 
 def _require_inputs_kept(program: ExportedProgram, subject: Subject, variant: Variant) -> None:
     """The entry copies what its module was seen to write into; nothing else may be written."""
-    written = sorted(set(program.graph_signature.user_inputs_to_mutate.values()))
-    if written:
+    if subject.origin.module is None:
+        return
+    run = program.module()
+    written = writes_of(lambda given: run(*given.values()), example_inputs(subject, variant))
+    for name in written:
         raise ExportError(
             f"{subject.name} cannot be captured as {variant.name}: while it is captured the module "
-            f"writes into its input {written[0]}, and at other times it does not; look for a "
+            f"writes into its input {name}, and at other times it does not; look for a "
             "branch on torch.compiler.is_exporting(), or let it write into a copy"
         )
 
@@ -141,6 +145,8 @@ def _exported(
     ):
         # torch.export trips over a pytree class that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        # What a module keeps was seen to change no output, and is given back afterwards.
+        warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
         return torch.export.export(entry, arguments, dynamic_shapes=dynamic)
 
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from linattn import StateSpec, at_length, record_of
 from linattn.fixed_length import is_length_bound
 from linattn_export.families import Directions, Family, applicable
+from linattn_export.modes import evaluated
+from linattn_export.own.copies import as_double
 from linattn_export.perturb import PERTURBED_RUNS, moved
 from linattn_export.traits import Traits
 from linattn_export.variants import Entry, Variant
@@ -146,7 +148,7 @@ class Subject:
         self.restore()
         if self.large or not self.copied:
             return Widened(self._wrapped(self.module, 0))
-        module = copy.deepcopy(self.module).double()
+        module = as_double(copy.deepcopy(self.module))
         if self.graph == "step" and self.model.streaming is not None:
             return self.model.streaming.prefill(module, False, 0).eval()
         entry = self._wrapped(module, 0)
@@ -154,7 +156,7 @@ class Subject:
 
     def _wrapped(self, module: nn.Module, length: int) -> nn.Module:
         if self.graph == "forward":
-            return self.model.entry(module, self.mask, length).eval()
+            return evaluated(self.model.entry(module, self.mask, length))
         assert self.model.streaming is not None
         if self.graph == "step":
             return self.model.streaming.step(module).eval()
@@ -163,7 +165,7 @@ class Subject:
     @cached_property
     def wide(self) -> nn.Module:
         """The module in float64."""
-        return copy.deepcopy(self.module).double().eval()
+        return evaluated(as_double(copy.deepcopy(self.module)))
 
     @cached_property
     def perturbed(self) -> list[nn.Module]:

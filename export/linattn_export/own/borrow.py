@@ -1,11 +1,12 @@
 """Uses somebody's module and leaves it as it was."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
+from linattn_export.modes import evaluated
 from linattn_export.own.copies import blocker_of, copy_of
 from linattn_export.own.kept import Kept
 from linattn_runtime_checks.errors import UsageError
@@ -46,9 +47,7 @@ def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
             lent = copied.to("cpu", dtype)
         else:
             lent = module
-        with suppress(NotImplementedError):  # what torch.export captured has no modes
-            lent.eval()
-        yield lent
+        yield evaluated(lent)
     finally:
         for part, mode in modes.items():
             part.training = mode

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from linattn.contract import closest
+from linattn_export.modes import evaluated
 from linattn_export.own.reasons import ENTRY
 from linattn_export.own.spec import Inputs, is_list, key_of, name_of
 from linattn_models.contract import check_length
@@ -188,7 +189,7 @@ def make_entry(
     lines += [f"        found = self.module({call})", f"        return {taken}", ""]
     kind = _compiled("\n".join(lines), named)["OwnEntry"]
     entry: nn.Module = kind(module, length)
-    return entry.eval()
+    return evaluated(entry)
 
 
 def _compiled(source: str, named: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Copies of a module, and what in it cannot be copied."""
 
 import copy
+import warnings
 
 from torch import nn
 
@@ -13,6 +14,14 @@ def copy_of(module: nn.Module) -> nn.Module | None:
         return copy.deepcopy(module)
     except Exception:  # whatever some attribute's own way of being copied raises
         return None
+
+
+def as_double(module: nn.Module) -> nn.Module:
+    """``module``, a copy, made float64."""
+    with warnings.catch_warnings():
+        # The weights of a copied TorchScript module are leaves no more; nobody asks for gradients.
+        warnings.filterwarnings("ignore", message="The .grad attribute", category=UserWarning)
+        return module.double()
 
 
 def blocker_of(module: nn.Module) -> str:

@@ -49,6 +49,10 @@ def _is_scripted(module: nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule) and not isinstance(module, _TRACED)
 
 
+def _is_frozen(module: nn.Module) -> bool:
+    return isinstance(module, torch.jit.ScriptModule) and not hasattr(module, "training")
+
+
 def _is_quantised(module: nn.Module) -> bool:
     packed = type(module).__module__.startswith(("torch.ao.nn.quantized", "torch.nn.quantized"))
     return packed or any(x.is_quantized for x in module.buffers(recurse=False))
@@ -79,8 +83,13 @@ WRAPPERS = (
 
 KINDS = (
     Kind(
+        holds=_is_frozen,
+        what="was made by torch.jit.freeze, and its weights are constants",
+        advice="give the nn.Module that it was made from",
+    ),
+    Kind(
         holds=_is_scripted,
-        what="was made by torch.jit.script, torch.jit.freeze or torch.jit.load",
+        what="was made by torch.jit.script or torch.jit.load",
         advice="give the nn.Module that it was made from, or ask for TorchScript alone",
         formats=("torchscript",),
     ),
@@ -173,17 +182,25 @@ def advice_for(module: nn.Module) -> str:
 
 
 def random_part(module: nn.Module) -> str | None:
-    """Where a scripted or traced part draws random numbers: the line that it was made from."""
+    """Which scripted or traced part draws random numbers, and its line where torch kept that."""
+    found = None
     for path, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
-            for node in part.inlined_graph.nodes():
-                if _draws(node.kind()):
-                    places = places_in(_FRAME.sub(r'File "\1", line \2', str(node.sourceRange())))
-                    inside = node.scopeName().removeprefix("__module.").replace("__module", "")
-                    name = ".".join(word for word in (path, inside) if word)
-                    what = f"{node.kind()} in {name or class_name(part)}"
-                    return f"{what}, {places[0]}" if places else what
-    return None
+            nodes = (node for node in _nodes_of(part.inlined_graph) if _draws(node.kind()))
+            node = next(nodes, None)
+            if node is not None:  # parts come after what they are part of: the last says most
+                places = places_in(_FRAME.sub(r'File "\1", line \2', str(node.sourceRange())))
+                inside = re.sub(r"^__module\.?", "", node.scopeName())
+                name = ".".join(word for word in (path, inside) if word) or class_name(part)
+                found = f"{node.kind()} in {name}" + (f", {places[0]}" if places else "")
+    return found
+
+
+def _nodes_of(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes_of(inner)
 
 
 def _draws(kind: str) -> bool:

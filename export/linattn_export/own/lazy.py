@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from linattn_export.inputs import draw
+from linattn_export.modes import evaluated
 from linattn_export.own.call import make_entry
 from linattn_export.own.probe import run_entry, sizes_of
 from linattn_export.own.spec import Inputs
@@ -25,7 +26,7 @@ def initialise(module: nn.Module, inputs: Inputs, specs: tuple[InputSpec, ...], 
     sizes = sizes_of(inputs.ranges)[0]
     drawn = draw(specs, sizes, family="normal", dtype=usual.dtype, seed=seed)
     try:
-        module.eval()
+        evaluated(module)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             entry = make_entry(module, inputs, None, 0)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from linattn_export.inputs import draw
 from linattn_export.own.call import Leaf, leaves_of, make_entry
-from linattn_export.own.copies import copy_of
+from linattn_export.own.copies import as_double, copy_of
 from linattn_export.own.kept import Kept, line_that_changes, same
 from linattn_export.own.kinds import advice_for, random_part
 from linattn_export.own.reasons import Place, is_own, place_in_own_code
@@ -87,7 +87,7 @@ def probe(
     }
     large = sum(x.numel() * x.element_size() for x in weights_of(module)) > LARGE
     wide = None if large else copy_of(flat)
-    fixes = wide is not None and _fixes_dtype(wide.double(), drawn[0])
+    fixes = wide is not None and _fixes_dtype(as_double(wide), drawn[0])
     kept.restore()
     return Found(
         leaves=tuple(leaves),

@@ -49,7 +49,7 @@ def is_own(file: str) -> bool:
     packages = [torch, *(sys.modules[name] for name in _OURS if name in sys.modules)]
     foreign = [str(Path(package.__file__).parent) for package in packages if package.__file__]
     return not (
-        file.startswith("<")
+        file.startswith(("<", "code/__torch__"))
         or any(file.startswith(root + os.sep) for root in foreign)
         or (file.startswith(stdlib + os.sep) and "site-packages" not in file)
     )
