@@ -447,7 +447,7 @@ def parametrized(net: Plain) -> nn.Module:
     return net
 
 
-def compiled_inside(net: Any) -> nn.Module:
+def compiled_inside(net: Any) -> Any:
     net.mix = torch.compile(net.mix)
     return net
 

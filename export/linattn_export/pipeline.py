@@ -80,7 +80,7 @@ def build_subjects(
             shrink_repros(folder, report, request, build)
         record(folder, document, report)
         report.seconds = time.monotonic() - start
-        with interrupts_wait():  # it imports what draws
+        with interrupts_wait(every=True):  # it imports what draws
             unwritten = write_reports(folder, report, document)
         if unwritten is not None:
             report.left_out["report.html"] = unwritten

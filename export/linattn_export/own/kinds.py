@@ -42,7 +42,8 @@ class Kind:
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    return isinstance(module, torch._dynamo.eval_frame.OptimizedModule)
+    # Its class is in a package that takes seconds to import.
+    return type(module).__module__.startswith("torch._dynamo") and hasattr(module, "_orig_mod")
 
 
 def _is_scripted(module: nn.Module) -> bool:
@@ -188,12 +189,14 @@ def random_part(module: nn.Module) -> str | None:
         if isinstance(part, torch.jit.ScriptModule):
             nodes = (node for node in _nodes_of(part.inlined_graph) if _draws(node.kind()))
             node = next(nodes, None)
-            if node is not None:  # parts come after what they are part of: the last says most
+            if node is not None:
                 places = places_in(_FRAME.sub(r'File "\1", line \2', str(node.sourceRange())))
                 inside = re.sub(r"^__module\.?", "", node.scopeName())
                 name = ".".join(word for word in (path, inside) if word) or class_name(part)
-                found = f"{node.kind()} in {name}" + (f", {places[0]}" if places else "")
-    return found
+                if places:
+                    return f"{node.kind()} in {name}, {places[0]}"
+                found = f"{node.kind()} in {name}"
+    return found  # parts come after what they are part of, so the last says most
 
 
 def _nodes_of(block: Any) -> Iterator[Any]:

@@ -120,9 +120,13 @@ def run_entry(entry: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
     Raises:
         UsageError: it fails.
     """
+    return _call(entry, {name: x.clone() for name, x in inputs.items()})
+
+
+def _call(entry: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
     try:
         with torch.no_grad():
-            return entry(*(x.clone() for x in inputs.values()))
+            return entry(*inputs.values())
     except Exception as error:
         shapes = ", ".join(f"{name} {list(x.shape)}" for name, x in inputs.items())
         raise UsageError(
@@ -184,7 +188,7 @@ def _writes(
     found: dict[str, Place | None] = {}
     buffers = {f"its buffer {name}": x for name, x in module.named_buffers()}
     for inputs in drawn:
-        written = writes_of(lambda given: entry(*given.values()), inputs, buffers)
+        written = writes_of(lambda given: _call(entry, given), inputs, buffers)
         for name in written.keys() & inputs.keys():
             found[name] = found.get(name) or written[name]
         changed = {f"its buffer {name}" for name in kept.changed()}
