@@ -6,7 +6,9 @@ import itertools
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -16,6 +18,7 @@ from linattn_export.formats.base import Format, Job, Written
 from linattn_export.own.reasons import places_in
 from linattn_runtime_checks.errors import ExportError
 
+_T = TypeVar("_T")
 _DEBUG_SUFFIX = ".debug_pkl"
 _OF_NONE = ("undefined Tensor", "Unsupported value kind: Tensor", "NoneType")
 """In messages about None where TorchScript expects a tensor."""
@@ -28,20 +31,27 @@ def write(job: Job, path: Path) -> Written:
         # torch says at every use that TorchScript is deprecated; the README says it once.
         warnings.filterwarnings("ignore", message="`torch.jit", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message="`torch.jit", category=FutureWarning)
-        try:
-            content = _scripted(job)
-            path.write_bytes(content)
-            loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
-            histogram = Counter(node.kind() for node in loaded.inlined_graph.nodes())
-            if job.subject.origin.module is not None:
-                _run_once(loaded, job)
-        except OSError:
-            raise
-        except Exception as error:
-            raise ExportError(
-                f"{job.subject.name} cannot be scripted: {_reason(error, job.entry)}"
-            ) from error
+        content = _or_refused(job, lambda: _scripted(job))
+        path.write_bytes(content)
+        loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
+        histogram = Counter(node.kind() for node in loaded.inlined_graph.nodes())
+        if job.subject.origin.module is not None:
+            _or_refused(job, lambda: _run_once(loaded, job))
     return Written(nodes=histogram.total(), op_histogram=dict(sorted(histogram.items())))
+
+
+def _or_refused(job: Job, step: Callable[[], _T]) -> _T:
+    """What ``step`` returns; whatever it raises is about the module.
+
+    Raises:
+        ExportError: it raised.
+    """
+    try:
+        return step()
+    except Exception as error:
+        raise ExportError(
+            f"{job.subject.name} cannot be scripted: {_reason(error, job.entry)}"
+        ) from error
 
 
 def _scripted(job: Job) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.weights import load_weights
 from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.progress import interrupts_wait
 from linattn_runtime_checks.report.model import Report
 
 
@@ -116,6 +118,8 @@ def _subjects(
     name: str | None,
     source: str | None = None,
 ) -> Iterator[list[Subject]]:
+    with interrupts_wait(every=True):
+        import_module("torch._dynamo")  # the first operator that is watched would import it
     inside, around = unwrapped(module)
     label = class_name(inside)
     formats = request.formats or tuple(FORMATS)
