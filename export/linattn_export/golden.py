@@ -1,7 +1,7 @@
 """Makes the golden pack of a subject: inputs, float64 outputs, and what rounding costs on each."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from torch.export import ExportedProgram
 from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
 from linattn_export.families import SAMPLES
 from linattn_export.fingerprints import fingerprints
+from linattn_export.guarded import guarded
 from linattn_export.inputs import draw
-from linattn_export.own.kept import same
 from linattn_export.own.reasons import place_in_own_code
-from linattn_export.own.watches import writes_of
 from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.plain_sums import PlainSums
 from linattn_export.states import states_for
@@ -62,7 +61,7 @@ def write_golden(
         programs: name of a variant to its captured program, for the fingerprints of its nodes.
     """
     reference = subject.double()
-    eager = _eager(subject)
+    eager = guarded(subject)
     tensors: dict[str, Any] = {}
     cases: list[Case] = []
     longest = subject.model.max_length(subject.module)
@@ -116,30 +115,6 @@ def write_golden(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_reference(path, index, tensors)
     return index
-
-
-def _eager(subject: Subject) -> Callable[[Inputs], Any]:
-    """The live module, which must leave its inputs as they are: they are what is stored.
-
-    Raises:
-        ExportError: it writes into one that the first runs did not see it write into.
-    """
-    call = subject.eager()
-
-    def eager(inputs: Inputs) -> Any:
-        given = {name: x.clone() for name, x in inputs.items()}
-        found = call(given)
-        if not all(same(given[name], x) for name, x in inputs.items()):
-            name, place = next(iter(writes_of(call, inputs).items()))
-            shapes = ", ".join(f"{name} {list(x.shape)}" for name, x in inputs.items())
-            raise ExportError(
-                f"{subject.key}: the module writes into its input {name}"
-                f"{'' if place is None else f' at {place}'} for some inputs ({shapes}) and not for "
-                f"others; let it write into {name}.clone()"
-            )
-        return found
-
-    return eager
 
 
 def _eager_errors(actual: Any, expected: Mapping[str, Any]) -> dict[str, Error]:

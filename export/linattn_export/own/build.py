@@ -10,10 +10,10 @@ from torch import nn
 
 from linattn_export.formats import FORMATS
 from linattn_export.own.borrow import borrowed
-from linattn_export.own.call import class_name
 from linattn_export.own.kinds import parts_unwrapped, require_exportable, unwrapped
 from linattn_export.own.lazy import initialise, make_room
 from linattn_export.own.load import load_module
+from linattn_export.own.signature import class_name
 from linattn_export.own.spec import Inputs, read_spec
 from linattn_export.own.subject import make_subject, specs_of
 from linattn_export.request import BuildRequest

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from linattn.contract import closest
 from linattn_export.modes import evaluated
 from linattn_export.own.reasons import ENTRY
+from linattn_export.own.signature import class_name, parameters_of
 from linattn_export.own.spec import Inputs, is_list, key_of, name_of
 from linattn_models.contract import check_length
 from linattn_runtime_checks.errors import UsageError
@@ -44,7 +45,7 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
     Raises:
         UsageError: the SPEC and the signature of ``forward`` contradict each other.
     """
-    parameters = _parameters(module)
+    parameters = parameters_of(module)
     hints = _hints(module)
     by_name = {
         name: parameter
@@ -78,28 +79,6 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
                 f"describe it in [{key_of((name,))}]"
             )
     return ", ".join(words), named
-
-
-def class_name(module: nn.Module) -> str:
-    """The name of its class, also of one that was scripted, traced or captured."""
-    scripted = isinstance(module, torch.jit.ScriptModule)
-    return str(module.original_name) if scripted else type(module).__qualname__
-
-
-def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
-    """The arguments of ``forward``; a scripted or traced one keeps them in its schema."""
-    if not isinstance(module, torch.jit.ScriptModule):
-        return inspect.signature(module.forward).parameters
-    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
-    arguments = module._c._get_method("forward").schema.arguments[1:]
-    return {
-        argument.name: inspect.Parameter(
-            argument.name,
-            kind,
-            default=argument.default_value if argument.has_default_value() else empty,
-        )
-        for argument in arguments
-    }
 
 
 def identifier(name: str) -> str:

@@ -5,7 +5,7 @@ import warnings
 
 from torch import nn
 
-from linattn_export.own.call import class_name
+from linattn_export.own.signature import class_name
 
 
 def copy_of(module: nn.Module) -> nn.Module | None:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from linattn_export.own.call import class_name
 from linattn_export.own.reasons import places_in
+from linattn_export.own.signature import class_name
 from linattn_runtime_checks.errors import UsageError
 
 _FRAME = re.compile(r"^(\S+)\((\d+)\):", re.MULTILINE)
