@@ -186,8 +186,9 @@ def sensitivities(
 def run_outputs(module: nn.Module, inputs: Inputs, names: Sequence[str]) -> dict[str, Any]:
     """The outputs of a float64 module for inputs of any floating dtype, as numpy, by name."""
     with torch.no_grad():
-        kinds = ((t, torch.float64 if t.is_floating_point() else t.dtype) for t in inputs.values())
-        wide = (t.to(kind, copy=True) for t, kind in kinds)
+        wide = (
+            x.double() if x.is_floating_point() else x for x in map(torch.clone, inputs.values())
+        )
         outputs = as_tuple(module(*wide))
     return {name: output.numpy() for name, output in zip(names, outputs, strict=True)}
 
@@ -292,9 +293,8 @@ def _known(
         return None
     usual = variant.sequence.clamp(_FINGERPRINT_LENGTH)
     case = min(mine, key=lambda c: (c.batch < 2, c.sequence < usual, c.batch * c.sequence))
-    prefix = f"{case.stored}/input/"
     axes = batch_axes(subject)
-    stored = {spec.name: tensors[prefix + spec.name] for spec in subject.inputs}
+    stored = {spec.name: tensors[f"{case.stored}/input/{spec.name}"] for spec in subject.inputs}
     inputs = {
         name: torch.from_numpy(repeated(tensor, case.batch, axes.get(name, 0)))
         for name, tensor in stored.items()
