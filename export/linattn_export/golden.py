@@ -186,9 +186,8 @@ def sensitivities(
 def run_outputs(module: nn.Module, inputs: Inputs, names: Sequence[str]) -> dict[str, Any]:
     """The outputs of a float64 module for inputs of any floating dtype, as numpy, by name."""
     with torch.no_grad():
-        wide = (
-            x.double() if x.is_floating_point() else x for x in map(torch.clone, inputs.values())
-        )
+        copies = map(torch.clone, inputs.values())
+        wide = (x.double() if x.is_floating_point() else x for x in copies)
         outputs = as_tuple(module(*wide))
     return {name: output.numpy() for name, output in zip(names, outputs, strict=True)}
 
@@ -295,8 +294,6 @@ def _known(
     case = min(mine, key=lambda c: (c.batch < 2, c.sequence < usual, c.batch * c.sequence))
     axes = batch_axes(subject)
     stored = {spec.name: tensors[f"{case.stored}/input/{spec.name}"] for spec in subject.inputs}
-    inputs = {
-        name: torch.from_numpy(repeated(tensor, case.batch, axes.get(name, 0)))
-        for name, tensor in stored.items()
-    }
+    rows = {name: repeated(x, case.batch, axes.get(name, 0)) for name, x in stored.items()}
+    inputs = {name: torch.from_numpy(x) for name, x in rows.items()}
     return Known(case=case.name, nodes=fingerprints(programs[variant.name], inputs))
