@@ -19,6 +19,7 @@ from linattn_export.own.reasons import (
     watched,
     why_not_captured,
 )
+from linattn_export.own.watches import writes_of
 from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_export.variants import PORTABLE, Variant
@@ -30,6 +31,16 @@ _TRACES = ("stack_trace", "custom", "from_node", "source_fn_stack", "torch_fn")
 # What torch adds before a cast: it says nothing that the graph does not, and ties the file to the
 # device of the capture.
 _DEVICE_CHECK = torch.ops.aten._assert_tensor_metadata.default
+
+IMPORTS = (
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._inductor.output_code",
+    "torch.export._trace",
+    "torch.export._unlift",
+    "torch._export.non_strict_utils",
+)
+"""What torch.export imports in its midst."""
 
 
 def example_inputs(subject: Subject, variant: Variant) -> dict[str, Tensor]:
@@ -86,6 +97,9 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             f"{subject.name} cannot be captured as {variant.name}: "
             f"{why_not_captured(error, fixed, variant.captured)}{known}"
         ) from error
+    finally:
+        subject.restore()
+    _require_inputs_kept(program, subject, variant)
     remember_places(program)
     for node in list(program.graph.nodes):
         if node.target is _DEVICE_CHECK:
@@ -95,6 +109,20 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             node.meta.pop(key, None)
     program.graph_module.recompile()
     return program
+
+
+def _require_inputs_kept(program: ExportedProgram, subject: Subject, variant: Variant) -> None:
+    """The entry copies what its module was seen to write into; nothing else may be written."""
+    if subject.origin.module is None:
+        return
+    run = program.module()
+    written = writes_of(lambda given: run(*given.values()), example_inputs(subject, variant))
+    for name in written:
+        raise ExportError(
+            f"{subject.name} cannot be captured as {variant.name}: while it is captured the module "
+            f"writes into its input {name}, and at other times it does not; look for a "
+            "branch on torch.compiler.is_exporting(), or let it write into a copy"
+        )
 
 
 def _exported(
@@ -117,6 +145,8 @@ def _exported(
     ):
         # torch.export trips over a pytree class that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        # What a module keeps was seen to change no output, and is given back afterwards.
+        warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
         return torch.export.export(entry, arguments, dynamic_shapes=dynamic)
 
 

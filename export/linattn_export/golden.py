@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
 from linattn_export.families import EDGE, SAMPLES
+from linattn_export.guarded import guarded
 from linattn_export.inputs import draw
 from linattn_export.known import batch_axes, known_of
 from linattn_export.own.coupled import depends_on_batch
@@ -58,7 +59,7 @@ def write_golden(
         programs: name of a variant to its captured program, for the fingerprints of its nodes.
     """
     reference = subject.double()
-    eager = subject.eager()
+    eager = guarded(subject)
     tensors: dict[str, Any] = {}
     cases: list[Case] = []
     longest = subject.model.max_length(subject.module)
@@ -238,7 +239,8 @@ def sensitivities(
 def run_outputs(module: nn.Module, inputs: Inputs, names: Sequence[str]) -> dict[str, Any]:
     """The outputs of a float64 module for inputs of any floating dtype, as numpy, by name."""
     with torch.no_grad():
-        wide = (t.double() if t.is_floating_point() else t for t in inputs.values())
+        copies = map(torch.clone, inputs.values())
+        wide = (x.double() if x.is_floating_point() else x for x in copies)
         outputs = as_tuple(module(*wide))
     return {name: output.numpy() for name, output in zip(names, outputs, strict=True)}
 

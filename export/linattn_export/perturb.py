@@ -20,7 +20,8 @@ def moved(module: nn.Module, dtype: torch.dtype, run: int) -> nn.Module:
     copied = copy.deepcopy(module)
     with torch.no_grad():
         for name, tensor in copied.state_dict().items():
-            if tensor.is_floating_point():
+            # A module's own extra state is among them.
+            if isinstance(tensor, Tensor) and tensor.is_floating_point():
                 tensor.copy_(_move(tensor, dtype, f"{run}/weights/{name}"))
     return copied
 

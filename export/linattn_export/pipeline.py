@@ -5,10 +5,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 
 import torch
 
+from linattn_export.capture import IMPORTS as CAPTURE_IMPORTS
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job
 from linattn_export.golden import write_golden
@@ -17,6 +19,7 @@ from linattn_export.own.build import subjects_of_module
 from linattn_export.own.outside import notes_of
 from linattn_export.record import entry_of, metadata_of, record
 from linattn_export.request import BuildRequest, command_of
+from linattn_export.restored import restored
 from linattn_export.shrink import shrink_repros
 from linattn_export.staging import check_output, staged
 from linattn_export.subject import Subject
@@ -31,7 +34,7 @@ from linattn_runtime_checks.manifest import (
     Manifest,
     Tool,
 )
-from linattn_runtime_checks.progress import Progress, progress
+from linattn_runtime_checks.progress import Progress, interrupts_wait, progress
 from linattn_runtime_checks.report.files import write_reports
 from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.runner import (
@@ -69,7 +72,8 @@ def build_subjects(
     if request.check:
         choose(request.runtimes)
     check_output(request.output)
-    with subjects() as made, staged(request.output) as folder:
+    with restored(), subjects() as made, staged(request.output) as folder:
+        _import_all(formats)
         if request.check and any(kind.name == "onnx" for kind in formats):
             require_runtime(request.onnx_forms)
         document, report = _written_and_judged(folder, made, formats, request)
@@ -77,7 +81,8 @@ def build_subjects(
             shrink_repros(folder, report, request, build)
         record(folder, document, report)
         report.seconds = time.monotonic() - start
-        unwritten = write_reports(folder, report, document)
+        with interrupts_wait(every=True):  # it imports what draws
+            unwritten = write_reports(folder, report, document)
         if unwritten is not None:
             report.left_out["report.html"] = unwritten
         manifest.write(folder, document)
@@ -95,6 +100,14 @@ def _formats(request: BuildRequest) -> list[Format]:
                 f"format {wanted.name} is not available: {reason}; or choose other formats with -f"
             )
     return chosen
+
+
+def _import_all(formats: list[Format]) -> None:
+    """Whoever stops an import halfway cannot import that package again in the same process."""
+    with interrupts_wait(every=True):
+        for kind in formats:
+            for name in (*kind.imports, *(CAPTURE_IMPORTS if kind.captured else ())):
+                import_module(name)
 
 
 def _written_and_judged(

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from linattn import StateSpec, at_length, record_of
 from linattn.fixed_length import is_length_bound
 from linattn_export.families import Directions, Family, applicable
+from linattn_export.modes import evaluated
+from linattn_export.own.copies import as_double
 from linattn_export.perturb import PERTURBED_RUNS, moved
 from linattn_export.traits import Traits
 from linattn_export.variants import Entry, Variant
-from linattn_export.widened import Widened
+from linattn_export.widened import Widened, weights_of
 from linattn_models import InputSpec, Model, Task
 from linattn_runtime_checks.manifest import Note
 from linattn_runtime_checks.reference import Origin
@@ -47,6 +49,10 @@ class Subject:
     traits: Traits
     fixes_dtype: bool = False
     """The module's own code spells out a dtype, and would not compute in float64."""
+    copied: bool = True
+    """The module can be copied; one with a lock or an open file in it cannot."""
+    restore: Callable[[], object] = lambda: None
+    """Takes back what a run of the module left behind in it."""
     notes: tuple[Note, ...] = ()
     """What is known of the module that no run of a file can show."""
 
@@ -78,7 +84,7 @@ class Subject:
     @cached_property
     def large(self) -> bool:
         """A module of one's own whose copies in float64 would not fit beside it."""
-        held = sum(x.numel() * x.element_size() for x in self.module.state_dict().values())
+        held = sum(x.numel() * x.element_size() for x in weights_of(self.module))
         return self.origin.module is not None and held > LARGE
 
     @property
@@ -128,6 +134,7 @@ class Subject:
 
     def entry(self, length: int = 0) -> nn.Module:
         """The module to export for one length, 0 for any."""
+        self.restore()
         bound = length > 0 and is_length_bound(self.module)
         module = at_length(self.module, length) if bound else self.module
         return self._wrapped(module, length)
@@ -135,12 +142,13 @@ class Subject:
     def double(self) -> nn.Module:
         """The entry for any length in float64: the reference.
 
-        That of a step is a prefill, which computes the same in another way. A large module is not
-        copied: its operators are given float64 one by one.
+        That of a step is a prefill, which computes the same in another way. A module that is large
+        or cannot be copied is not: its operators are given float64 one by one.
         """
-        if self.large:
+        self.restore()
+        if self.large or not self.copied:
             return Widened(self._wrapped(self.module, 0))
-        module = copy.deepcopy(self.module).double()
+        module = as_double(copy.deepcopy(self.module))
         if self.graph == "step" and self.model.streaming is not None:
             return self.model.streaming.prefill(module, False, 0).eval()
         entry = self._wrapped(module, 0)
@@ -148,7 +156,7 @@ class Subject:
 
     def _wrapped(self, module: nn.Module, length: int) -> nn.Module:
         if self.graph == "forward":
-            return self.model.entry(module, self.mask, length).eval()
+            return evaluated(self.model.entry(module, self.mask, length))
         assert self.model.streaming is not None
         if self.graph == "step":
             return self.model.streaming.step(module).eval()
@@ -157,12 +165,12 @@ class Subject:
     @cached_property
     def wide(self) -> nn.Module:
         """The module in float64."""
-        return copy.deepcopy(self.module).double().eval()
+        return evaluated(as_double(copy.deepcopy(self.module)))
 
     @cached_property
     def perturbed(self) -> list[nn.Module]:
         """Float64 references whose weights were moved by rounding; see golden.py."""
-        if self.large:
+        if self.large or not self.copied:
             return [Widened(self._wrapped(self.module, 0), moved=True)]
         reference = self.double()
         return [moved(reference, self.dtype, run) for run in range(PERTURBED_RUNS)]
@@ -175,10 +183,14 @@ class Subject:
         return other
 
     def eager(self) -> Callable[[dict[str, Tensor]], Any]:
-        """The live entry as a function of inputs by name; several outputs make a tuple."""
+        """The live entry as a function of inputs by name; several outputs make a tuple.
+
+        The inputs stay as they are: an entry copies those that its module writes into.
+        """
         entry, names = self.entry(), [spec.name for spec in self.inputs]
 
         def call(inputs: dict[str, Tensor]) -> Any:
+            self.restore()
             with torch.no_grad():
                 return entry(*(inputs[name] for name in names))
 

@@ -29,9 +29,15 @@ class Widened(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Any:
         """Return what ``entry`` does, in float64."""
-        weights = {id(weight) for weight in self.entry.state_dict(keep_vars=True).values()}
+        weights = {id(weight) for weight in weights_of(self.entry)}
         with _Double(weights if self.moved else set()):
             return self.entry(*inputs)
+
+
+def weights_of(module: nn.Module) -> list[Tensor]:
+    """Parameters and buffers that a state dict holds; what else it holds is left out."""
+    held = module.state_dict(keep_vars=True).values()
+    return [value for value in held if isinstance(value, Tensor)]
 
 
 class _Double(TorchDispatchMode):  # type: ignore[no-untyped-call]

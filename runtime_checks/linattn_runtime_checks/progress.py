@@ -15,37 +15,60 @@ class _Interrupts:
 
     seen = False
     waiting = False
+    patient = False
 
 
 def note_interrupts() -> None:
     """Let the next step of any piece of work end it, should Ctrl-C get lost before."""
-
-    def handle(number: int, frame: object) -> None:
-        first, _Interrupts.seen = not _Interrupts.seen, True
-        if not (_Interrupts.waiting and first):  # who asks twice does not want to wait
-            raise KeyboardInterrupt
-
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, handle)
+        signal.signal(signal.SIGINT, _handle)
+
+
+def _handle(number: int, frame: object) -> None:
+    first, _Interrupts.seen = not _Interrupts.seen, True
+    if not (_Interrupts.waiting and (first or _Interrupts.patient)):
+        raise KeyboardInterrupt
 
 
 @contextmanager
-def interrupts_wait() -> Iterator[None]:
+def interrupts_wait(*, every: bool = False) -> Iterator[None]:
     """Let a first Ctrl-C wait for the end of the block.
 
-    The compiled parts of onnx abort the process when Python code that they call raises.
+    The compiled parts of onnx abort the process when Python code that they call raises; and a
+    package that is interrupted while it is imported cannot be imported again.
+
+    Args:
+        every: let further ones wait too. Otherwise who asks twice does not want to wait.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed within the block.
     """
-    before, _Interrupts.waiting = _Interrupts.waiting, True
+    outermost = not _Interrupts.waiting
+    before = _Interrupts.waiting, _Interrupts.patient
+    _Interrupts.waiting, _Interrupts.patient = True, every or _Interrupts.patient
+    try:
+        with _handled():
+            yield
+    finally:
+        _Interrupts.waiting, _Interrupts.patient = before
+        if _Interrupts.seen and outermost:
+            _Interrupts.seen = False
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _handled() -> Iterator[None]:
+    """Ctrl-C is noted here, also in a process that never called :func:`note_interrupts`."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _Interrupts.seen = False
+    signal.signal(signal.SIGINT, _handle)
     try:
         yield
     finally:
-        _Interrupts.waiting = before
-    if _Interrupts.seen and not before:
-        _Interrupts.seen = False
-        raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Progress:

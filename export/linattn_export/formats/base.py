@@ -109,6 +109,7 @@ class Format:
     ``write(job, path)`` writes the artifact, reads it back and compares axes and versions with
     what was asked for; it raises ExportError if they differ or the file cannot be made.
     ``unavailable()`` gives the reason and the fix when a package is missing, else None.
+    ``imports`` are modules that writing would import in its midst.
     """
 
     name: str
@@ -116,5 +117,6 @@ class Format:
     file_name: str
     unavailable: Callable[[], str | None]
     write: Callable[[Job, Path], Written]
+    imports: tuple[str, ...] = ()
     captured: bool = True
     """Made from the program that torch.export captured."""

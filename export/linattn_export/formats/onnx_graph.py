@@ -271,4 +271,11 @@ FORMAT = Format(
     file_name="model.onnx",
     unavailable=unavailable,
     write=write,
+    imports=(
+        "onnx",
+        "onnx_ir",
+        "onnxscript.optimizer",
+        "onnxscript.rewriter.onnx_fusions",
+        "torch.onnx._internal.exporter._core",
+    ),
 )

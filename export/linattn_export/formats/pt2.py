@@ -56,4 +56,5 @@ FORMAT = Format(
     file_name="model.pt2",
     unavailable=lambda: None,
     write=write,
+    imports=("torch._export.serde.serialize", "torch.export.pt2_archive._package"),
 )

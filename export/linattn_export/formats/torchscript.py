@@ -1,19 +1,27 @@
 """TorchScript, by torch.jit.script: control flow and checks stay in the file."""
 
+import inspect
 import io
 import itertools
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
+from torch import nn
 
+from linattn_export.capture import example_inputs
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.own.reasons import places_in
 from linattn_runtime_checks.errors import ExportError
 
+_T = TypeVar("_T")
 _DEBUG_SUFFIX = ".debug_pkl"
+_OF_NONE = ("undefined Tensor", "Unsupported value kind: Tensor", "NoneType")
+"""In messages about None where TorchScript expects a tensor."""
 _CONSTANT = re.compile(r"  \w+ : Final\[")
 
 
@@ -23,26 +31,70 @@ def write(job: Job, path: Path) -> Written:
         # torch says at every use that TorchScript is deprecated; the README says it once.
         warnings.filterwarnings("ignore", message="`torch.jit", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message="`torch.jit", category=FutureWarning)
-        try:
-            scripted = torch.jit.script(job.entry)
-        except Exception as error:
-            raise ExportError(f"{job.subject.name} cannot be scripted: {_reason(error)}") from error
-        for parameter in scripted.parameters():
-            parameter.requires_grad_(False)
-        # To memory first: on a full disk torch's own writer aborts the process.
-        content = scripted.save_to_buffer()  # type: ignore[no-untyped-call]
-        path.write_bytes(_reproducible(content))
+        content = _or_refused(job, lambda: _scripted(job))
+        path.write_bytes(content)
         loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
-    histogram = Counter(node.kind() for node in loaded.inlined_graph.nodes())
+        histogram = Counter(node.kind() for node in loaded.inlined_graph.nodes())
+        if job.subject.origin.module is not None:
+            _or_refused(job, lambda: _run_once(loaded, job))
     return Written(nodes=histogram.total(), op_histogram=dict(sorted(histogram.items())))
 
 
-def _reason(error: Exception) -> str:
-    """What was wrong, and the last line of own code that torch names."""
+def _or_refused(job: Job, step: Callable[[], _T]) -> _T:
+    """What ``step`` returns; whatever it raises is about the module.
+
+    Raises:
+        ExportError: it raised.
+    """
+    try:
+        return step()
+    except Exception as error:
+        raise ExportError(
+            f"{job.subject.name} cannot be scripted: {_reason(error, job.entry)}"
+        ) from error
+
+
+def _scripted(job: Job) -> bytes:
+    scripted = torch.jit.script(job.entry)
+    for parameter in scripted.parameters():
+        parameter.requires_grad_(False)
+    # To memory first: on a full disk torch's own writer aborts the process.
+    return _reproducible(scripted.save_to_buffer())  # type: ignore[no-untyped-call]
+
+
+def _run_once(loaded: nn.Module, job: Job) -> None:
+    """Some of Python is scripted without a word, and fails whenever it runs."""
+    with torch.no_grad():
+        loaded(*example_inputs(job.subject, job.variant).values())
+
+
+def _reason(error: Exception, entry: nn.Module) -> str:
+    """What was wrong, the line of own code that torch names last, and a fix where one is known."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     places = places_in(str(error))
     where = f" at {places[-1]}" if places else ""
-    return (lines[0] if lines else type(error).__name__) + where
+    said = next((line for line in reversed(lines) if "Error: " in line), (lines or [""])[0])
+    return (said or type(error).__name__) + where + _fix(said, entry)
+
+
+def _fix(said: str, entry: nn.Module) -> str:
+    if "Parametrization" in said:
+        return (
+            "; export a copy whose parametrizations are folded in, with "
+            "torch.nn.utils.parametrize.remove_parametrizations(part, name)"
+        )
+    if not any(words in said for words in _OF_NONE):
+        return ""
+    for part in entry.modules():
+        if type(part).__module__.partition(".")[0] != "torch":
+            for parameter in inspect.signature(type(part).forward).parameters.values():
+                if parameter.default is None and parameter.annotation is parameter.empty:
+                    where = f"{parameter.name} of {type(part).__qualname__}.forward"
+                    return (
+                        f"; TorchScript takes {where} for a tensor that is always there: write "
+                        f"{parameter.name}: Tensor | None = None"
+                    )
+    return ""
 
 
 def _reproducible(archive: bytes) -> bytes:

@@ -1,12 +1,14 @@
 """Uses somebody's module and leaves it as it was."""
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 
+from linattn_export.modes import evaluated
+from linattn_export.own.copies import blocker_of, copy_of
+from linattn_export.own.kept import Kept
 from linattn_runtime_checks.errors import UsageError
 
 
@@ -14,10 +16,11 @@ from linattn_runtime_checks.errors import UsageError
 def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
     """The module in eval mode, on the CPU and in ``dtype``; a copy only where that needs one.
 
-    At the end modes, gradient flags and buffers are as they were, whatever happened between.
+    At the end modes, gradient flags, buffers and attributes are as they were, and so is what its
+    hooks collect, whatever happened between.
 
     Raises:
-        UsageError: its weights are of another dtype.
+        UsageError: its weights are of another dtype, or it cannot be copied and would have to be.
     """
     tensors = [*module.parameters(), *module.buffers()]
     kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
@@ -28,20 +31,26 @@ def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
             f"the module has weights of {found}, expected float32; use --dtype fp16 for half "
             "precision, or module.float()"
         )
-    if (half and kinds - {dtype}) or any(tensor.device.type != "cpu" for tensor in tensors):
-        yield copy.deepcopy(module).to("cpu", dtype).eval()
-        return
-    modes = {part: part.training for part in module.modules()}
+    kept = Kept(module)
+    elsewhere = any(tensor.device.type != "cpu" for tensor in tensors)
+    modes = {part: part.training for part in module.modules() if hasattr(part, "training")}
     gradients = {parameter: parameter.requires_grad for parameter in module.parameters()}
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
-        yield module.eval()
+        if (half and kinds - {dtype}) or elsewhere:
+            copied = copy_of(module)
+            if copied is None:
+                to = "its weights are not on the CPU" if elsewhere else "--dtype fp16 asks for half"
+                raise UsageError(
+                    f"the module cannot be copied because of its {blocker_of(module)}, and {to}; "
+                    f"give it as module.to('cpu', {dtype}), or let __getstate__ leave that out"
+                )
+            lent = copied.to("cpu", dtype)
+        else:
+            lent = module
+        yield evaluated(lent)
     finally:
         for part, mode in modes.items():
             part.training = mode
         for parameter, wanted in gradients.items():
             parameter.requires_grad_(wanted)
-        with torch.no_grad():
-            for name, buffer in module.named_buffers():
-                if name in buffers and not torch.equal(buffer, buffers[name]):
-                    buffer.copy_(buffers[name])
+        kept.restore()

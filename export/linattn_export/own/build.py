@@ -2,18 +2,25 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from linattn_export.formats import FORMATS
 from linattn_export.own.borrow import borrowed
+from linattn_export.own.kinds import parts_unwrapped, require_exportable, unwrapped
+from linattn_export.own.lazy import initialise, make_room
 from linattn_export.own.load import load_module
+from linattn_export.own.signature import class_name
 from linattn_export.own.spec import Inputs, read_spec
-from linattn_export.own.subject import make_subject
+from linattn_export.own.subject import make_subject, specs_of
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
+from linattn_export.weights import load_weights
 from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.progress import interrupts_wait
 from linattn_runtime_checks.report.model import Report
 
 
@@ -35,7 +42,9 @@ def export_module(
 ) -> Report:
     """Write ``module`` as ONNX, TorchScript and torch.export files, judge them and report on them.
 
-    The module itself stays as it is: its mode, dtype, device, gradient flags and buffers.
+    The module itself stays as it is: its mode, dtype, device, gradient flags, buffers and
+    attributes; only a lazy one is initialised, from ``seed``, as its first run would. Of a module
+    in ``torch.compile`` or ``DataParallel`` the one inside is exported.
 
     Args:
         module: takes and returns tensors, also in dicts, tuples and dataclasses.
@@ -79,10 +88,7 @@ def export_module(
         quiet=quiet,
         shrink=False,
     )
-    label = type(module).__qualname__
-    return build_subjects(
-        request, lambda: _subjects(module, read_spec(inputs), request, name or label, label)
-    )
+    return build_subjects(request, lambda: _subjects(module, read_spec(inputs), request, name))
 
 
 @contextmanager
@@ -98,7 +104,7 @@ def subjects_of_module(request: BuildRequest) -> Iterator[list[Subject]]:
             "--module needs --inputs SPEC, a TOML or JSON file that describes what the module takes"
         )
     inputs = read_spec(request.inputs)
-    module = load_module(request.module, request.weights, request.seed)
+    module = load_module(request.module, request.seed)
     name = request.module.partition(":")[2]
     with _subjects(module, inputs, request, name, request.module) as subjects:
         yield subjects
@@ -106,7 +112,26 @@ def subjects_of_module(request: BuildRequest) -> Iterator[list[Subject]]:
 
 @contextmanager
 def _subjects(
-    module: nn.Module, inputs: Inputs, request: BuildRequest, name: str, label: str
+    module: nn.Module,
+    inputs: Inputs,
+    request: BuildRequest,
+    name: str | None,
+    source: str | None = None,
 ) -> Iterator[list[Subject]]:
-    with borrowed(module, TORCH_DTYPES[request.dtype]) as lent:
-        yield [make_subject(lent, inputs, request, name, label)]
+    with interrupts_wait(every=True):
+        import_module("torch._dynamo")  # the first operator that is watched would import it
+    inside, around = unwrapped(module)
+    label = class_name(inside)
+    formats = request.formats or tuple(FORMATS)
+    with parts_unwrapped(inside):
+        if request.weights is None:
+            require_exportable(inside, formats)
+        else:
+            make_room(inside)
+        initialise(inside, inputs, specs_of(inputs, request), request.seed)
+        if request.weights is not None:
+            load_weights(inside, request.weights, f"the module of {source}")
+            require_exportable(inside, formats)
+        with borrowed(inside, TORCH_DTYPES[request.dtype]) as lent:
+            where = f"{source or label}{around}"
+            yield [make_subject(lent, inputs, request, name or label, where)]

@@ -11,7 +11,7 @@ import keyword
 import linecache
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from linattn.contract import closest
-from linattn_export.own.spec import Inputs, key_of
+from linattn_export.modes import evaluated
+from linattn_export.own.reasons import ENTRY
+from linattn_export.own.signature import class_name, parameters_of
+from linattn_export.own.spec import Inputs, is_list, key_of, name_of
 from linattn_models.contract import check_length
 from linattn_runtime_checks.errors import UsageError
 
@@ -42,7 +45,7 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
     Raises:
         UsageError: the SPEC and the signature of ``forward`` contradict each other.
     """
-    parameters = inspect.signature(module.forward).parameters
+    parameters = parameters_of(module)
     hints = _hints(module)
     by_name = {
         name: parameter
@@ -51,7 +54,7 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
     }
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     takes_more = [n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL]
-    forward = f"{type(module).__name__}.forward"
+    forward = f"{class_name(module)}.forward"
     signature = f"it takes {', '.join(parameters) or 'nothing'}"
     named: dict[str, Any] = {}
     words: list[str] = []
@@ -81,6 +84,8 @@ def arguments_of(module: nn.Module, inputs: Inputs) -> tuple[str, dict[str, Any]
 def identifier(name: str) -> str:
     """A Python name for the input called ``name``."""
     found = re.sub(r"\W", "_", name)
+    if found[:1].isdigit():
+        return f"_{found}"
     return f"{found}_" if keyword.iskeyword(found) or found in ("self", "found") else found
 
 
@@ -132,6 +137,7 @@ def make_entry(
     inputs: Inputs,
     leaves: Sequence[Leaf] | None,
     length: int,
+    written: Iterable[str] = (),
 ) -> nn.Module:
     """The module with one tensor an argument and a flat tuple of outputs.
 
@@ -140,10 +146,11 @@ def make_entry(
         inputs: its SPEC.
         leaves: what to return; None returns what the module does.
         length: the only length that the entry accepts, 0 for any.
+        written: inputs that the module writes into; it is given copies of them.
     """
     call, named = arguments_of(module, inputs)
-    names = {path[-1]: identifier(path[-1]) for path in inputs.tables}
-    along = next(((p[-1], t) for p, t in inputs.tables.items() if "sequence" in t.shape), None)
+    names = {name_of(path): identifier(name_of(path)) for path in inputs.tables}
+    along = next(((name_of(p), t) for p, t in inputs.tables.items() if "sequence" in t.shape), None)
     taken = "found" if leaves is None else ", ".join(leaf.expression for leaf in leaves)
     lines = [
         "class OwnEntry(nn.Module):",
@@ -157,14 +164,15 @@ def make_entry(
     if along is not None:
         axis = along[1].shape.index("sequence")
         lines.append(f"        check_length({names[along[0]]}.size({axis}), self.length)")
+    lines += [f"        {names[name]} = {names[name]}.clone()" for name in written]
     lines += [f"        found = self.module({call})", f"        return {taken}", ""]
     kind = _compiled("\n".join(lines), named)["OwnEntry"]
     entry: nn.Module = kind(module, length)
-    return entry.eval()
+    return evaluated(entry)
 
 
 def _compiled(source: str, named: Mapping[str, Any]) -> dict[str, Any]:
-    file = f"<linattn entry {next(_NUMBER)}>"
+    file = f"{ENTRY} {next(_NUMBER)}>"
     # Where torch.jit finds the source of a class that is in no file.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     space: dict[str, Any] = {
@@ -186,7 +194,7 @@ def _expression(
     branch: Mapping[str, Any], path: tuple[str, ...], hint: Any, named: dict[str, Any]
 ) -> str:
     if "shape" in branch:
-        return identifier(path[-1])
+        return identifier(name_of(path))
     kind = hint if inspect.isclass(hint) and (_fields(hint) is not None) else None
     known = _fields(kind) if kind is not None else None
     if known is not None:
@@ -198,13 +206,31 @@ def _expression(
                     f"{key_of((*path, name))}: {kind.__name__} has {', '.join(known)}{hint_}"  # type: ignore[union-attr]
                 )
     parts = {
-        name: _expression(part, (*path, name), (known or {}).get(name), named)
+        name: _expression(part, (*path, name), _hint_of(hint, known, name), named)
         for name, part in branch.items()
     }
+    if is_list(branch) and not _is_mapping(hint):
+        ordered = ", ".join(parts[str(index)] for index in range(len(parts)))
+        return f"({ordered},)" if typing.get_origin(hint) is tuple else f"[{ordered}]"
     if kind is None:
         return "{" + ", ".join(f"{name!r}: {part}" for name, part in parts.items()) + "}"
     named[kind.__name__] = kind
     return f"{kind.__name__}({', '.join(f'{name}={part}' for name, part in parts.items())})"
+
+
+def _is_mapping(hint: Any) -> bool:
+    kind = typing.get_origin(hint) or hint
+    return inspect.isclass(kind) and issubclass(kind, Mapping)
+
+
+def _hint_of(hint: Any, fields: Mapping[str, Any] | None, name: str) -> Any:
+    """Of one field, or of one element of a list, tuple or dict."""
+    if fields is not None:
+        return fields.get(name)
+    inner = [part for part in typing.get_args(hint) if part is not Ellipsis]
+    if not inner or typing.get_origin(hint) is typing.Union:
+        return None
+    return inner[int(name)] if name.isdigit() and int(name) < len(inner) else inner[-1]
 
 
 def _fields(kind: Any) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Finds the factory that ``--module`` names, calls it, and fills in the weights."""
+"""Finds the factory that ``--module`` names, and calls it."""
 
 import importlib
 import sys
@@ -11,24 +11,21 @@ from torch import nn
 
 from linattn.contract import closest
 from linattn_export.own.reasons import place_in_own_code
-from linattn_export.weights import load_weights
 from linattn_runtime_checks.errors import UsageError
 
 _FORM = "--module takes package.module:factory"
 
 
-def load_module(text: str, weights: Path | None, seed: int) -> nn.Module:
-    """Call the factory with no arguments, from ``seed``; then load ``weights``.
+def load_module(text: str, seed: int) -> nn.Module:
+    """Call the factory with no arguments, from ``seed``.
 
     Args:
         text: ``package.module:factory``; the current folder is searched too. The factory may be a
             function, a class, or a module that exists already.
-        weights: a safetensors file; None keeps what the factory made.
         seed: of torch's random numbers while the factory runs.
 
     Raises:
-        UsageError: there is no such factory, it raises, or returns no ``torch.nn.Module``; or the
-            weights do not fit.
+        UsageError: there is no such factory, it raises, or returns no ``torch.nn.Module``.
     """
     factory = _found(text)
     if isinstance(factory, nn.Module):
@@ -47,8 +44,6 @@ def load_module(text: str, weights: Path | None, seed: int) -> nn.Module:
             f"--module {text} returned {_kind(module)}, expected a torch.nn.Module; return the "
             "module itself"
         )
-    if weights is not None:
-        load_weights(module, weights, f"the module of {text}")
     return module
 
 

@@ -1,22 +1,24 @@
 """The first runs of a module: does it take the SPEC's inputs, and what does it return?"""
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from linattn_export.inputs import draw
 from linattn_export.own.call import Leaf, leaves_of, make_entry
-from linattn_export.own.reasons import Place, caller, place_in_own_code
-from linattn_export.own.spec import Inputs, key_of
+from linattn_export.own.copies import as_double, copy_of
+from linattn_export.own.kept import Kept, line_that_changes, same
+from linattn_export.own.kinds import advice_for, random_part
+from linattn_export.own.reasons import Place, is_own, place_in_own_code
+from linattn_export.own.spec import Inputs
 from linattn_export.own.symbols import SYMBOLS
+from linattn_export.own.watches import Watch, writes_of
 from linattn_export.subject import LARGE
 from linattn_export.variants import Range
-from linattn_export.widened import Widened
+from linattn_export.widened import Widened, weights_of
 from linattn_models import InputSpec
 from linattn_runtime_checks.errors import ExportError, UsageError
 
@@ -28,11 +30,16 @@ Axes = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a module returns, and whether its code fixes a dtype."""
+    """What a module returns, what it writes into, and how its reference can be made."""
 
     leaves: tuple[Leaf, ...]
     outputs: Mapping[str, Axes]
+    written: Mapping[str, Place | None]
+    """Inputs that the module writes into, and the line that does it."""
     fixes_dtype: bool
+    """Its code spells out a dtype."""
+    copied: bool
+    """It can be copied."""
 
 
 def probe(
@@ -42,30 +49,34 @@ def probe(
     dtype: torch.dtype,
     seed: int,
 ) -> Found:
-    """Run ``module`` on a few sizes of the SPEC.
+    """Run ``module`` on a few sizes of the SPEC, each time from what it kept at first.
 
     Raises:
         UsageError: the SPEC does not fit the module, or an output cannot be judged.
-        ExportError: two runs on the same input differ, or a run leaves something behind.
+        ExportError: two runs on the same input differ, or depend on what a run leaves behind.
     """
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    sizes = _sizes(inputs.ranges)
-    entry = make_entry(module, inputs, None, 0)
+    kept = Kept(module)
+    sizes = sizes_of(inputs.ranges)
     drawn = [draw(specs, size, family="normal", dtype=dtype, seed=seed) for size in sizes]
     names = [spec.name for spec in specs]
-    leaves = leaves_of(_run(entry, drawn[0], sizes[0], inputs), inputs.spec.outputs, names)
-    flat = make_entry(module, inputs, leaves, 0)
-    runs = [
-        dict(zip([leaf.name for leaf in leaves], _tuple(_run(flat, x, size, inputs)), strict=True))
-        for x, size in zip(drawn, sizes, strict=True)
-    ]
-    _require_stateless(module, before)
-    _require_deterministic(flat, drawn[0], runs[0])
+    entry = make_entry(module, inputs, None, 0)
+    leaves = leaves_of(run_entry(entry, drawn[0]), inputs.spec.outputs, names)
+    kept.restore()
+    written = _writes(module, make_entry(module, inputs, leaves, 0), drawn, kept)
+    flat = make_entry(module, inputs, leaves, 0, written)
+    runs = []
+    for x in drawn:
+        found = dict(zip([e.name for e in leaves], _tuple(run_entry(flat, x)), strict=True))
+        runs.append({name: tensor.clone() for name, tensor in found.items()})
+        kept.restore()
+    _require_deterministic(flat, drawn[0], runs[0], module)
+    kept.restore()
+    _require_stateless(flat, drawn, runs[0], kept)
     for name, tensor in runs[0].items():
         if tensor.dtype != dtype:
-            found, wanted = (str(d).removeprefix("torch.") for d in (tensor.dtype, dtype))
+            seen, wanted = (str(d).removeprefix("torch.") for d in (tensor.dtype, dtype))
             raise UsageError(
-                f"output {name!r} is {found}, the weights are {wanted}; return it as {wanted}"
+                f"output {name!r} is {seen}, the weights are {wanted}; return it as {wanted}"
             )
     outputs = {
         name: tuple(
@@ -75,10 +86,21 @@ def probe(
         for name, tensor in runs[0].items()
         if _same_rank(name, [run[name].dim() for run in runs])
     }
-    return Found(leaves=tuple(leaves), outputs=outputs, fixes_dtype=_fixes_dtype(flat, drawn[0]))
+    large = sum(x.numel() * x.element_size() for x in weights_of(module)) > LARGE
+    wide = None if large else copy_of(flat)
+    fixes = wide is not None and _fixes_dtype(as_double(wide), drawn[0])
+    kept.restore()
+    return Found(
+        leaves=tuple(leaves),
+        outputs=outputs,
+        written=written,
+        fixes_dtype=fixes,
+        copied=large or wide is not None,
+    )
 
 
-def _sizes(ranges: Mapping[str, Range]) -> list[dict[str, int]]:
+def sizes_of(ranges: Mapping[str, Range]) -> list[dict[str, int]]:
+    """What a module is first run on."""
     tried = [
         {name: ranges[name].clamp(size) for name, size in zip(SYMBOLS, sizes, strict=True)}
         for sizes in _TRIED
@@ -93,7 +115,16 @@ def _sizes(ranges: Mapping[str, Range]) -> list[dict[str, int]]:
     return tried
 
 
-def _run(entry: nn.Module, inputs: dict[str, Tensor], sizes: dict[str, int], spec: Inputs) -> Any:
+def run_entry(entry: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
+    """What ``entry`` returns for copies of ``inputs``.
+
+    Raises:
+        UsageError: it fails.
+    """
+    return _call(entry, {name: x.clone() for name, x in inputs.items()})
+
+
+def _call(entry: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
     try:
         with torch.no_grad():
             return entry(*inputs.values())
@@ -102,20 +133,17 @@ def _run(entry: nn.Module, inputs: dict[str, Tensor], sizes: dict[str, int], spe
         raise UsageError(
             f"the module does not take what the SPEC describes ({shapes}): "
             f"{type(error).__name__}: {_first_line(error)}{place_in_own_code(error)}"
-            f"{_about_values(error, spec)}"
+            f"{_about_values(error, inputs)}"
+            f"{advice_for(entry)}"
         ) from error
 
 
-def _about_values(error: Exception, spec: Inputs) -> str:
-    """Floating-point numbers that look something up are of a range, which nobody declared."""
-    free = [
-        key_of(path)
-        for path, table in spec.tables.items()
-        if table.resolved.startswith("float") and table.range is None
-    ]
-    if not isinstance(error, IndexError) or not free:
+def _about_values(error: Exception, inputs: Mapping[str, Tensor]) -> str:
+    """Floating-point numbers that look something up are of a range, which must be declared."""
+    floats = [name for name, x in inputs.items() if x.is_floating_point()]
+    if not isinstance(error, IndexError) or not floats:
         return ""
-    return f"; if numbers of {free[0]} are places in a table, declare range = [lowest, highest]"
+    return f"; if numbers of {floats[0]} are places in a table, declare range = [lowest, highest]"
 
 
 def _first_line(error: Exception) -> str:
@@ -163,55 +191,87 @@ def _fixed_symbol(index: int, size: int, inputs: Inputs) -> str | int:
     return size
 
 
-def _require_stateless(module: nn.Module, before: dict[str, Tensor]) -> None:
-    for name, buffer in module.named_buffers():
-        if name not in before or not torch.equal(buffer, before[name]):
+def _writes(
+    module: nn.Module, entry: nn.Module, drawn: Sequence[dict[str, Tensor]], kept: Kept
+) -> dict[str, Place | None]:
+    """Inputs that the module writes into, and where; a buffer that it writes into is refused."""
+    found: dict[str, Place | None] = {}
+    buffers = {f"its buffer {name}": x for name, x in module.named_buffers()}
+    for inputs in drawn:
+        written = writes_of(lambda given: _call(entry, given), inputs, buffers)
+        for name in written.keys() & inputs.keys():
+            found[name] = found.get(name) or written[name]
+        changed = {f"its buffer {name}" for name in kept.changed()}
+        now = {f"its buffer {name}" for name, _ in module.named_buffers()}
+        for name in sorted(changed & (now | set(buffers))):
+            place = written.get(name) or _line(kept, entry, inputs)
+            where = f" at {place}" if place is not None else ""
             raise ExportError(
-                f"running the module writes to its buffer {name}, so a result depends on what ran "
+                f"running the module writes to {name}{where}, so a result depends on what ran "
                 "before; a file keeps nothing between runs: take it as an input and return it"
             )
+        kept.restore()
+    return found
 
 
 def _require_deterministic(
-    entry: nn.Module, inputs: dict[str, Tensor], before: dict[str, Tensor]
+    entry: nn.Module, inputs: dict[str, Tensor], before: dict[str, Tensor], module: nn.Module
 ) -> None:
-    watch = _RandomPlaces()
-    with torch.no_grad(), watch:
-        again = _tuple(entry(*inputs.values()))
-    for (name, one), other in zip(before.items(), again, strict=True):
-        if one.shape != other.shape or one.numpy().tobytes() != other.numpy().tobytes():
-            where = f" (random numbers at {watch.place})" if watch.place is not None else ""
-            raise ExportError(
-                f"output {name!r} differs between two runs on the same input in eval mode{where}; "
-                "a file is judged by its numbers: draw them once, into a buffer, or pass them as "
-                "an input; dropout needs training=self.training"
-            )
+    with torch.no_grad(), Watch({}) as watch:
+        again = _tuple(entry(*(x.clone() for x in inputs.values())))
+    name = _first_difference(before, again)
+    if name is not None:
+        place = watch.random if isinstance(watch.random, Place) else random_part(module)
+        source = place or watch.random
+        where = f" (random numbers at {source})" if source is not None else ""
+        raise ExportError(
+            f"output {name!r} differs between two runs on the same input in eval mode{where}; "
+            "a file is judged by its numbers: draw them once, into a buffer, or pass them as "
+            f"an input; dropout needs training=self.training{advice_for(module)}"
+        )
 
 
-class _RandomPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the first line of own code that draws random numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.place: Place | None = None
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if self.place is None and torch.Tag.nondeterministic_seeded in func.tags:
-            self.place = caller()
-        return func(*args, **(kwargs or {}))
+def _first_difference(before: Mapping[str, Tensor], again: Sequence[Tensor]) -> str | None:
+    pairs = zip(before.items(), again, strict=True)
+    return next((name for (name, one), other in pairs if not same(one, other)), None)
 
 
-def _fixes_dtype(entry: nn.Module, inputs: dict[str, Tensor]) -> bool:
+def _require_stateless(
+    entry: nn.Module,
+    drawn: Sequence[dict[str, Tensor]],
+    before: dict[str, Tensor],
+    kept: Kept,
+) -> None:
+    """Refuse what an earlier run changes the outputs of; what is only collected does no harm."""
+    try:
+        for inputs in (drawn[0], drawn[1], drawn[0]):
+            again = run_entry(entry, inputs)
+        differs = _first_difference(before, _tuple(again)) is not None
+    except UsageError:
+        differs = True  # these inputs were taken by the module as it was
+    names = ", ".join(kept.changed()[:3])
+    if differs:
+        place = _line(kept, entry, drawn[0])
+        where = f" (changed at {place})" if place is not None else ""
+        what = f"in {names}{where}" if names else "somewhere outside of its attributes"
+        raise ExportError(
+            f"the module keeps state {what}, and what it returns depends on the runs before; a "
+            "file keeps nothing between runs: take it as an input and return it as an output"
+        )
+    kept.restore()
+
+
+def _line(kept: Kept, entry: nn.Module, inputs: dict[str, Tensor]) -> Place | None:
+    found = line_that_changes(kept, lambda: run_entry(entry, inputs), is_own)
+    return None if found is None else Place(*found)
+
+
+def _fixes_dtype(wide: nn.Module, inputs: dict[str, Tensor]) -> bool:
     """Whether the module, made float64, does not compute in float64."""
-    if sum(x.numel() * x.element_size() for x in entry.state_dict().values()) > LARGE:
-        return False  # it is not copied, and given float64 either way
-    wide = copy.deepcopy(entry).double()
     doubles = [x.double() if x.is_floating_point() else x for x in inputs.values()]
     try:
         with torch.no_grad():
-            plain = _tuple(wide(*doubles))
+            plain = _tuple(wide(*(x.clone() for x in doubles)))
     except Exception:  # dtypes that do not go together; Widened says whether that was all
         return True
     with torch.no_grad():

@@ -21,6 +21,11 @@ from torch.export import ExportedProgram
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FILE = re.compile(r'File "([^"]+)", line (\d+)')
 _OURS = ("linattn", "linattn_export", "linattn_models", "linattn_runtime_checks")
+ENTRY = "<linattn entry"
+"""How the file of an entry is called; what calls it is not the module's."""
+_EXPORT = str(Path(__file__).parents[1]) + os.sep
+_WATCHERS = ("__torch_dispatch__", "note")
+"""Functions of ours that torch calls in the midst of the module's code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ def is_own(file: str) -> bool:
     packages = [torch, *(sys.modules[name] for name in _OURS if name in sys.modules)]
     foreign = [str(Path(package.__file__).parent) for package in packages if package.__file__]
     return not (
-        file.startswith("<")
+        file.startswith(("<", "code/__torch__"))
         or any(file.startswith(root + os.sep) for root in foreign)
         or (file.startswith(stdlib + os.sep) and "site-packages" not in file)
     )
@@ -52,9 +57,11 @@ def is_own(file: str) -> bool:
 
 def place_of(error: BaseException) -> Place | None:
     """The deepest line of own code that ``error`` came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    entered = [n for n, frame in enumerate(frames) if frame.filename.startswith(ENTRY)]
     own = [
         Place(frame.filename, frame.lineno or 0)
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in frames[entered[0] if entered else 0 :]
         if is_own(frame.filename)
     ]
     return own[-1] if own else None
@@ -108,11 +115,14 @@ def watched(found: Fixed) -> Iterator[None]:
 
 
 def caller() -> Place | None:
-    """The line of own code that is running."""
-    frame: FrameType | None = sys._getframe()
+    """The line of the module's own code that is running; what called the module is none of it."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if is_own(frame.f_code.co_filename):
-            return Place(frame.f_code.co_filename, frame.f_lineno)
+        code = frame.f_code
+        if code.co_filename.startswith((ENTRY, _EXPORT)) and code.co_name not in _WATCHERS:
+            return None
+        if is_own(code.co_filename):
+            return Place(code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
 

@@ -17,7 +17,8 @@
     cost = "linear"
 
 A table below ``inputs`` that has no ``shape`` is an argument that is a dict or a dataclass: its
-tables are the fields.
+tables are the fields. Where their keys are 0, 1, 2, .. it is a list or a tuple, such as
+``[inputs.levels.0]``, and the inputs are called ``levels_0`` and so on.
 """
 
 import json
@@ -196,7 +197,7 @@ class Inputs:
         for name in spec.symbols:
             if name not in used:
                 raise UsageError(f"{where}: symbols.{name} is the size of no input; leave it out")
-        names = [path[-1] for path in self.tables]
+        names = [name_of(path) for path in self.tables]
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"{where}: two inputs are called {name!r}; rename one of them")
@@ -206,6 +207,17 @@ class Inputs:
     def has(self, symbol: str) -> bool:
         """Whether an axis of that name varies or is fixed in ``symbols``."""
         return symbol in self.spec.symbols
+
+
+def is_list(branch: Mapping[str, Any]) -> bool:
+    """Whether the keys are 0, 1, 2, ..: a list of inputs."""
+    return set(branch) == {str(index) for index in range(len(branch))}
+
+
+def name_of(path: tuple[str, ...]) -> str:
+    """What the input is called: its key, and within a list also that of the list."""
+    digits = [index for index, key in enumerate(path) if key.isdigit()]
+    return "_".join(path[max(digits[0] - 1, 0) :]) if digits else path[-1]
 
 
 def key_of(path: tuple[str, ...]) -> str:
@@ -254,6 +266,12 @@ def _tables(
         if not isinstance(branch, Mapping) or not branch:
             raise UsageError(f"{where}: {key_of(here)} must be a table with a shape, got {branch}")
         if "shape" not in branch and all(isinstance(v, Mapping) for v in branch.values()):
+            if all(key.isdigit() for key in branch) and not is_list(branch):
+                raise UsageError(
+                    f"{where}: {key_of(here)} has the keys {', '.join(branch)}; a list has "
+                    f"{', '.join(map(str, range(len(branch))))}: number its elements from 0, "
+                    "without gaps"
+                )
             yield from _tables(branch, here, where)
             continue
         try:

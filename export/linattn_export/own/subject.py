@@ -16,14 +16,18 @@ from linattn.recurrent.chunk import CHUNK
 from linattn_export.domain import ends
 from linattn_export.inputs import first_rows
 from linattn_export.own.call import make_entry
+from linattn_export.own.kept import Kept
 from linattn_export.own.probe import probe
-from linattn_export.own.spec import Inputs, InputTable, key_of
+from linattn_export.own.reasons import Place
+from linattn_export.own.spec import Inputs, InputTable, key_of, name_of
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import Traits
 from linattn_export.variants import Variant, make_variants
 from linattn_models import Domain, InputSpec, Model
+from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.manifest import Note
 from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, Origin
 
 METHOD = "own"
@@ -46,9 +50,8 @@ def make_subject(
         UsageError: the SPEC and the module contradict each other.
     """
     dtype = TORCH_DTYPES[request.dtype]
-    specs = _as_one_batch(
-        tuple(_spec(path, table, inputs, request) for path, table in inputs.tables.items()), inputs
-    )
+    specs = specs_of(inputs, request)
+    kept = Kept(module)
     found = probe(module, inputs, specs, dtype, request.seed)
     _require_checkable(inputs, found.outputs)
     traits = traits_of_own(module, inputs)
@@ -57,7 +60,9 @@ def make_subject(
         name=safe_name(name),
         title=f"{name}, a module of one's own",
         build=lambda options: module,
-        entry=lambda copied, mask, length: make_entry(copied, inputs, found.leaves, length),
+        entry=lambda copied, mask, length: make_entry(
+            copied, inputs, found.leaves, length, found.written
+        ),
         inputs=lambda copied, mask: specs,
         output_axes=lambda copied: next(iter(found.outputs.values())),
         outputs=lambda copied: found.outputs,
@@ -75,6 +80,9 @@ def make_subject(
         seed=request.seed,
         traits=traits,
         fixes_dtype=found.fixes_dtype,
+        copied=found.copied,
+        restore=kept.restore,
+        notes=_notes(found.written),
         origin=Origin(
             model=model.name,
             method=METHOD,
@@ -85,6 +93,31 @@ def make_subject(
             dtype=request.dtype,
             mask=masked,
         ),
+    )
+
+
+def specs_of(inputs: Inputs, request: BuildRequest) -> tuple[InputSpec, ...]:
+    """What the inputs of a SPEC are drawn from.
+
+    Raises:
+        UsageError: dtypes or real inputs do not fit.
+    """
+    return _as_one_batch(
+        tuple(_spec(path, table, inputs, request) for path, table in inputs.tables.items()), inputs
+    )
+
+
+def _notes(written: Mapping[str, Place | None]) -> tuple[Note, ...]:
+    return tuple(
+        Note(
+            code=Code.INPUT_WRITTEN,
+            message=(
+                f"the module writes into its input {name}"
+                f"{'' if place is None else f' at {place}'}; what is written is not in the "
+                "file, whose caller's tensor stays as it was"
+            ),
+        )
+        for name, place in written.items()
     )
 
 
@@ -176,7 +209,7 @@ def _spec(
     low, high = (0, 0) if table.range is None or floats else map(int, table.range)
     kind = "mask" if table.kind == "mask" else "normal" if floats else "tokens"
     return InputSpec(
-        name=path[-1],
+        name=name_of(path),
         axes=tuple(table.shape),
         kind=kind,  # type: ignore[arg-type]
         vocabulary=high - low + 1,
@@ -244,17 +277,18 @@ def _samples(path: tuple[str, ...], table: InputTable, inputs: Inputs) -> Tensor
         tensors = load_file(file)
     except SafetensorError as error:
         raise UsageError(f"{key}: {file} is not a safetensors file ({error})") from error
-    if path[-1] not in tensors:
+    name = name_of(path)
+    if name not in tensors:
         raise UsageError(
             f"{key}: {file} holds {', '.join(sorted(tensors)) or 'nothing'}; expected a tensor "
-            f"called {path[-1]!r}"
+            f"called {name!r}"
         )
-    tensor = tensors[path[-1]]
+    tensor = tensors[name]
     kind = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_floating_point() != table.resolved.startswith("float") or (
         not tensor.is_floating_point() and kind != table.resolved
     ):
-        raise UsageError(f"{key}: {path[-1]} is {kind}, expected {table.resolved}")
+        raise UsageError(f"{key}: {name} is {kind}, expected {table.resolved}")
     if tensor.dim() != len(table.shape):
         raise UsageError(f"{key}: shape {list(tensor.shape)} does not fit {table.shape}")
     for axis, size in zip(table.shape, tensor.shape, strict=True):
