@@ -20,6 +20,9 @@ from torch.export import ExportedProgram
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FILE = re.compile(r'File "([^"]+)", line (\d+)')
+_EXPORT = str(Path(__file__).parent.parent)
+_BEGINS = ("capture", "probe")
+"""Functions of this package that run a module."""
 _OURS = ("linattn", "linattn_export", "linattn_models", "linattn_runtime_checks")
 
 
@@ -109,19 +112,15 @@ def watched(found: Fixed) -> Iterator[None]:
 
 def caller() -> Place | None:
     """The line of own code that is running."""
-    frame: FrameType | None = sys._getframe()
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if is_own(frame.f_code.co_filename):
-            return Place(frame.f_code.co_filename, frame.f_lineno)
+        file = frame.f_code.co_filename
+        if is_own(file):
+            return Place(file, frame.f_lineno)
+        if file.startswith(_EXPORT) and frame.f_code.co_name in _BEGINS:
+            return None  # whoever is further out called the export, and not the module
         frame = frame.f_back
     return None
-
-
-def excludes_one(error: Exception) -> bool:
-    """Whether capture excludes what makes some size inside 1, and nothing else."""
-    text = str(error)
-    guards = [line for line in text.splitlines() if "satisfy the generated guard" in line]
-    return bool(guards) and all("!= 1" in line for line in guards)
 
 
 _PLACES: WeakKeyDictionary[ExportedProgram, dict[str, Place]] = WeakKeyDictionary()
