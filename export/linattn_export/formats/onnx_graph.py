@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
+from linattn_export.formats.folding import fold
 from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
 from linattn_export.onnx_forms import FORMS
@@ -27,7 +28,6 @@ from linattn_runtime_checks.manifest import TensorSpec
 from linattn_runtime_checks.progress import interrupts_wait
 
 NATIVE_OPSET = 18
-_LARGEST_FOLDED = 1024  # elements; a row of ones for every token is a megabyte soon
 _PROTOBUF_LIMIT = 2**31 - 2**24
 """Bytes of weights in one file; protobuf takes 2 GiB, and the graph needs some of it."""
 
@@ -97,22 +97,13 @@ def _translate(job: Job) -> Any:
             f"{why_not_translated(error, captured, known) or error}"
         ) from error
     assert program is not None
-    _fold(program.model)
+    fold(program.model)
     where = f"{job.subject.name} as onnx {job.variant.name}"
     if one_node:
         settle(program.model, FORMS[job.variant.form], job.opset, where)
     elif job.opset == 17:
         to_opset_17(program.model, where)
     return program.model
-
-
-def _fold(model: Any) -> None:
-    """What torch.onnx does with ``optimize=True``, but no large constants that a node can make."""
-    from onnxscript import optimizer
-    from onnxscript.rewriter import onnx_fusions
-
-    optimizer.optimize_ir(model, output_size_limit=_LARGEST_FOLDED)
-    onnx_fusions.fuse(model)
 
 
 def _clean(model: Any, job: Job) -> None:
