@@ -5,6 +5,7 @@ batch normalisation into the weights of a convolution, and merge bounds that exc
 Here a rule applies only if the result is the same, bit for bit; ONNX Runtime does more on loading.
 """
 
+import logging
 import math
 from typing import Any
 
@@ -55,7 +56,13 @@ def fold(model: Any) -> None:
         common.OutputFixPass(),
         common.NameFixPass(),
     )
-    passes(model)
+    logger = logging.getLogger("onnx_ir")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it remarks on weights that are outputs
+    try:
+        passes(model)
+    finally:
+        logger.setLevel(level)
 
 
 def _may_be_folded(node: Any) -> bool | None:

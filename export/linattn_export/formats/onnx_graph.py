@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
+from linattn_export.formats.ends import name_ends
 from linattn_export.formats.folding import fold
 from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
@@ -98,6 +99,7 @@ def _translate(job: Job) -> Any:
         ) from error
     assert program is not None
     fold(program.model)
+    name_ends(program.model, [spec.name for spec in inputs], [spec.name for spec in outputs])
     where = f"{job.subject.name} as onnx {job.variant.name}"
     if one_node:
         settle(program.model, FORMS[job.variant.form], job.opset, where)

@@ -29,13 +29,13 @@ def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
             "precision, or module.float()"
         )
     if (half and kinds - {dtype}) or any(tensor.device.type != "cpu" for tensor in tensors):
-        yield copy.deepcopy(module).to("cpu", dtype).eval()
+        yield copy.deepcopy(module).to("cpu", dtype).eval().requires_grad_(False)
         return
     modes = {part: part.training for part in module.modules()}
     gradients = {parameter: parameter.requires_grad for parameter in module.parameters()}
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
-        yield module.eval()
+        yield module.eval().requires_grad_(False)  # a weight may be an output, to be read as it is
     finally:
         for part, mode in modes.items():
             part.training = mode
