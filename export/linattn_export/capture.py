@@ -29,6 +29,7 @@ from linattn_export.own.reasons import (
     watched,
     why_not_captured,
 )
+from linattn_export.recurrences import kept
 from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_export.variants import PORTABLE, Variant
@@ -228,11 +229,14 @@ def _exported(
         warnings.catch_warnings(),
         torch.no_grad(),
         contextlib.redirect_stderr(io.StringIO()),
+        kept(),
         sizes_may_be_one() if chunks else contextlib.nullcontext(),
         as_operator() if one_node else contextlib.nullcontext(),
     ):
         # torch.export trips over a pytree class that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        # nn.GRU and the like keep a list of their weights beside them.
+        warnings.filterwarnings("ignore", message=r"The tensor attributes? .*_flat_weights")
         return torch.export.export(
             entry,
             arguments,

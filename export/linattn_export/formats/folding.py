@@ -65,9 +65,18 @@ def fold(model: Any) -> None:
         logger.setLevel(level)
 
 
+_MOVES = frozenset({"Concat", "Gather", "Unsqueeze"})
+"""What puts the weights of a recurrence in order."""
+
+
 def _may_be_folded(node: Any) -> bool | None:
-    """Not what a runtime may round otherwise than NumPy does; else as onnxscript decides."""
+    """Not what a runtime may round otherwise than NumPy does; else as onnxscript decides.
+
+    Weights that are only moved, and not used elsewhere, are moved here, however large they are.
+    """
     dtype = node.outputs[0].dtype
+    if node.op_type in _MOVES and all(len(value.uses()) == 1 for value in node.inputs if value):
+        return True
     rounds = dtype is None or dtype.is_floating_point()
     return False if rounds and node.op_type not in _EXACT else None
 

@@ -14,6 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from linattn_export.formats import onnx_recurrences
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
 from linattn_export.formats.ends import name_ends
@@ -21,7 +22,8 @@ from linattn_export.formats.folding import fold
 from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
 from linattn_export.onnx_forms import FORMS
-from linattn_export.own.reasons import why_not_translated
+from linattn_export.own.reasons import shown_place, why_not_translated
+from linattn_export.recurrences import kept
 from linattn_export.releases import IR_OF_OPSET, IR_VERSION
 from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import ExportError
@@ -74,9 +76,15 @@ def _write(job: Job, path: Path) -> Written:
 def _translate(job: Job) -> Any:
     inputs, outputs = job.specs()
     captured = job.program
+    if (node := onnx_recurrences.projected(captured)) is not None:
+        raise ExportError(
+            f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: an LSTM with "
+            f"proj_size{shown_place(captured, node)}, which ONNX does not have; use hidden_size "
+            "alone and a Linear after it, or leave onnx out with -f"
+        )
     one_node = job.variant.form != PORTABLE
     try:
-        with _exporter(), torch.no_grad():  # a scan is otherwise made ready for training
+        with _exporter(), kept(), torch.no_grad():  # a scan is otherwise made ready for training
             program = torch.onnx.export(
                 captured,
                 (),
@@ -208,7 +216,10 @@ def _shown(specs: list[TensorSpec]) -> str:
 def _registry() -> Any:
     from torch.onnx._internal.exporter import _registration  # needs onnxscript
 
-    return _registration.ONNXRegistry.from_torchlib()
+    registry = _registration.ONNXRegistry.from_torchlib()
+    for operator, translation in onnx_recurrences.translations().items():
+        registry.register_op(operator, translation)
+    return registry
 
 
 @contextlib.contextmanager
