@@ -3,7 +3,7 @@
 import contextlib
 import io
 import warnings
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,15 +11,26 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from linattn.recurrent.operator import as_operator
+from linattn_export.guards import (
+    Attempt,
+    Failing,
+    Guard,
+    Point,
+    describe,
+    points_of,
+    recorded,
+    symbols_of,
+)
 from linattn_export.inputs import draw
 from linattn_export.own.reasons import (
     Fixed,
-    excludes_one,
+    place_in_own_code,
     remember_places,
     watched,
     why_not_captured,
 )
 from linattn_export.own.watches import writes_of
+from linattn_export.recurrences import kept
 from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_export.variants import PORTABLE, Variant
@@ -43,16 +54,23 @@ IMPORTS = (
 """What torch.export imports in its midst."""
 
 
-def example_inputs(subject: Subject, variant: Variant) -> dict[str, Tensor]:
-    """Inputs of the sizes that the exporter sees."""
+_TRIES = 6
+"""Captures for a condition that does not hold everywhere."""
+
+
+def example_inputs(
+    subject: Subject, variant: Variant, sizes: dict[str, int] | None = None
+) -> dict[str, Tensor]:
+    """Inputs of the sizes that the exporter sees, or of ``sizes``."""
+    sizes = sizes or variant.captured
     return draw(
         subject.inputs,
-        variant.captured,
+        sizes,
         family="normal",
         dtype=subject.dtype,
         seed=subject.seed,
         task=subject.task,
-        states=states_for(subject, variant.captured),
+        states=states_for(subject, sizes),
     )
 
 
@@ -70,33 +88,27 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
         for name in ("batch", "sequence")
         if not variant.size(name).fixed
     }
-    dynamic = tuple(
-        {
-            index: symbols[axis]
-            for index, axis in enumerate(spec.axes)
-            if isinstance(axis, str) and axis in symbols
-        }
-        for spec in subject.inputs
-    )
     arguments = tuple(example_inputs(subject, variant).values())
     fixed = Fixed()
     one_node = variant.form != PORTABLE
     chunks = subject.traits.scans and not variant.sequence.fixed and not one_node
-    call = partial(_exported, entry, arguments, dynamic, fixed, one_node=one_node)
     try:
-        try:
-            program = call(chunks=chunks)
-        except Exception as error:
-            if chunks or subject.origin.module is None or not excludes_one(error):
-                raise
-            program = call(chunks=True)
+        with watched(fixed):
+            program = _exported(
+                entry, arguments, _axes(subject, symbols), one_node=one_node, chunks=chunks
+            )
     except Exception as error:
-        limits = subject.traits.limits.items()
-        known = "".join(f"; known limit ({what}): {why}" for what, why in limits)
-        raise ExportError(
-            f"{subject.name} cannot be captured as {variant.name}: "
-            f"{why_not_captured(error, fixed, variant.captured)}{known}"
-        ) from error
+        found = None
+        if subject.origin.module is not None and not one_node:
+            found = _at_every_size(entry, subject, variant)
+        if found is None:
+            limits = subject.traits.limits.items()
+            known = "".join(f"; known limit ({what}): {why}" for what, why in limits)
+            raise ExportError(
+                f"{subject.name} cannot be captured as {variant.name}: "
+                f"{why_not_captured(error, fixed, variant.captured)}{known}"
+            ) from error
+        program = found
     finally:
         subject.restore()
     _require_inputs_kept(program, subject, variant)
@@ -125,29 +137,143 @@ def _require_inputs_kept(program: ExportedProgram, subject: Subject, variant: Va
         )
 
 
+def _axes(subject: Subject, symbols: Mapping[str, Any]) -> tuple[dict[int, Any], ...]:
+    return tuple(
+        {index: symbols[axis] for index, axis in enumerate(spec.axes) if axis in symbols}
+        for spec in subject.inputs
+    )
+
+
+def _at_every_size(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedProgram | None:
+    """A program that is right at every declared size, though torch is not sure of it.
+
+    What capture takes for granted is tried at every size. Where it does not hold, the module is
+    captured anew at such a size; the same program there means that nothing hangs on it.
+
+    Returns:
+        The program; None where it cannot be captured like this either.
+
+    Raises:
+        ExportError: at some sizes the module raises, or computes something else.
+    """
+    try:
+        first = _attempt(entry, subject, variant, variant.captured)
+    except Exception:  # the caller says what was wrong the first time
+        return None
+    if first is None:
+        return None
+    wrong = first.failing(points_of(variant))
+    first.without_assertions()
+    for failing in wrong:
+        for near in _to_try(failing, variant):
+            if near not in failing.points:
+                continue  # answered meanwhile
+            sizes = dict(zip(("batch", "sequence"), near, strict=True))
+            try:
+                other = _attempt(entry, subject, variant, sizes)
+            except Exception:  # seen, and said, by running the module there
+                other = None
+            still = {near}
+            if other is not None:
+                still = set().union(*(one.points for one in other.failing(sorted(failing.points))))
+                other.without_assertions()
+            if other is None or near in still or not other.computes_as(first):
+                if failing.leaves_one(variant):
+                    return None  # the axis became fixed, which the caller says
+                raise ExportError(
+                    f"{subject.name} cannot be captured as {variant.name}: "
+                    + _why_not(entry, subject, variant, sizes, failing)
+                )
+            failing.points &= still
+    first.declare(variant)
+    return first.program
+
+
+def _to_try(failing: Failing, variant: Variant) -> list[Point]:
+    """Points where a guard does not hold: those next to what was captured, and the ends."""
+    captured = (variant.captured["batch"], variant.captured["sequence"])
+
+    def distance(point: Point) -> tuple[int, Point]:
+        return sum(abs(a - b) for a, b in zip(point, captured, strict=True)), point
+
+    ordered = sorted(failing.points, key=distance)
+    return list(dict.fromkeys([*ordered[:2], min(ordered), max(ordered), *ordered[2:]]))[:_TRIES]
+
+
+def _attempt(
+    entry: nn.Module, subject: Subject, variant: Variant, sizes: dict[str, int]
+) -> Attempt | None:
+    """Captured at ``sizes``, with the conditions noted; None where an axis became fixed."""
+    ranges = {
+        name: Dim.AUTO(min=variant.size(name).low, max=variant.size(name).high)
+        for name in ("batch", "sequence")
+        if not variant.size(name).fixed
+    }
+    subject.restore()
+    arguments = tuple(example_inputs(subject, variant, sizes).values())
+    guards: list[Guard] = []
+    with recorded(guards):
+        program = _exported(
+            entry, arguments, _axes(subject, ranges), one_node=False, chunks=True, asserted=True
+        )
+    symbols = symbols_of(program, [spec.axes for spec in subject.inputs], variant)
+    return None if symbols is None else Attempt(program, tuple(guards), symbols)
+
+
+def _why_not(
+    entry: nn.Module, subject: Subject, variant: Variant, sizes: dict[str, int], failing: Failing
+) -> str:
+    where, rest = describe(failing, variant)
+    fix = f"declare {rest or 'fixed sizes that it takes'}"
+    try:
+        with torch.no_grad():
+            entry(*example_inputs(subject, variant, sizes).values())
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        return (
+            f"the module does not take every declared size: at {where} it raises "
+            f"{type(error).__name__}: {said[0] if said else 'no message'}{place_in_own_code(error)}"
+            f"; pad or cut to a size that it takes inside the module (F.pad and -n % 8 make a "
+            f"multiple of 8), or {fix}"
+        )
+    place = failing.guard.place
+    asked = f", which is decided at {place}" if place is not None else ""
+    captured = " and ".join(f"{axis} = {variant.captured[axis]}" for axis in failing.axes)
+    return (
+        f"at {where} the module computes something else than at {captured}{asked}, and a file "
+        f"holds one graph for all sizes; write both as one, with torch.where or a mask, or {fix}"
+    )
+
+
 def _exported(
     entry: nn.Module,
     arguments: tuple[Tensor, ...],
     dynamic: tuple[dict[int, Any], ...],
-    fixed: Fixed,
     *,
     one_node: bool,
     chunks: bool,
+    asserted: bool = False,
 ) -> ExportedProgram:
     # torch prints the graph of what depends on data; the error says which line it is.
     with (
         warnings.catch_warnings(),
         torch.no_grad(),
-        watched(fixed),
         contextlib.redirect_stderr(io.StringIO()),
+        kept(),
         sizes_may_be_one() if chunks else contextlib.nullcontext(),
         as_operator() if one_node else contextlib.nullcontext(),
     ):
         # torch.export trips over a pytree class that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-        # What a module keeps was seen to change no output, and is given back afterwards.
+        # What a module keeps was seen to change no output, and is given back afterwards; nn.GRU and
+        # the like keep a list of their weights.
         warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
-        return torch.export.export(entry, arguments, dynamic_shapes=dynamic)
+        return torch.export.export(
+            entry,
+            arguments,
+            dynamic_shapes=dynamic,
+            prefer_deferred_runtime_asserts_over_guards=asserted,
+        )
 
 
 def sizes_may_be_one() -> contextlib.AbstractContextManager[None]:

@@ -14,12 +14,16 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from linattn_export.formats import onnx_recurrences
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
+from linattn_export.formats.ends import name_ends
+from linattn_export.formats.folding import fold
 from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
 from linattn_export.onnx_forms import FORMS
-from linattn_export.own.reasons import why_not_translated
+from linattn_export.own.reasons import shown_place, why_not_translated
+from linattn_export.recurrences import kept
 from linattn_export.releases import IR_OF_OPSET, IR_VERSION
 from linattn_export.variants import PORTABLE
 from linattn_runtime_checks.errors import ExportError
@@ -27,7 +31,6 @@ from linattn_runtime_checks.manifest import TensorSpec
 from linattn_runtime_checks.progress import interrupts_wait
 
 NATIVE_OPSET = 18
-_LARGEST_FOLDED = 1024  # elements; a row of ones for every token is a megabyte soon
 _PROTOBUF_LIMIT = 2**31 - 2**24
 """Bytes of weights in one file; protobuf takes 2 GiB, and the graph needs some of it."""
 
@@ -73,9 +76,15 @@ def _write(job: Job, path: Path) -> Written:
 def _translate(job: Job) -> Any:
     inputs, outputs = job.specs()
     captured = job.program
+    if (node := onnx_recurrences.projected(captured)) is not None:
+        raise ExportError(
+            f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: an LSTM with "
+            f"proj_size{shown_place(captured, node)}, which ONNX does not have; use hidden_size "
+            "alone and a Linear after it, or leave onnx out with -f"
+        )
     one_node = job.variant.form != PORTABLE
     try:
-        with _exporter(), torch.no_grad():  # a scan is otherwise made ready for training
+        with _exporter(), kept(), torch.no_grad():  # a scan is otherwise made ready for training
             program = torch.onnx.export(
                 captured,
                 (),
@@ -97,22 +106,14 @@ def _translate(job: Job) -> Any:
             f"{why_not_translated(error, captured, known) or error}"
         ) from error
     assert program is not None
-    _fold(program.model)
+    fold(program.model)
+    name_ends(program.model, [spec.name for spec in inputs], [spec.name for spec in outputs])
     where = f"{job.subject.name} as onnx {job.variant.name}"
     if one_node:
         settle(program.model, FORMS[job.variant.form], job.opset, where)
     elif job.opset == 17:
         to_opset_17(program.model, where)
     return program.model
-
-
-def _fold(model: Any) -> None:
-    """What torch.onnx does with ``optimize=True``, but no large constants that a node can make."""
-    from onnxscript import optimizer
-    from onnxscript.rewriter import onnx_fusions
-
-    optimizer.optimize_ir(model, output_size_limit=_LARGEST_FOLDED)
-    onnx_fusions.fuse(model)
 
 
 def _clean(model: Any, job: Job) -> None:
@@ -215,7 +216,10 @@ def _shown(specs: list[TensorSpec]) -> str:
 def _registry() -> Any:
     from torch.onnx._internal.exporter import _registration  # needs onnxscript
 
-    return _registration.ONNXRegistry.from_torchlib()
+    registry = _registration.ONNXRegistry.from_torchlib()
+    for operator, translation in onnx_recurrences.translations().items():
+        registry.register_op(operator, translation)
+    return registry
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
             lent = copied.to("cpu", dtype)
         else:
             lent = module
-        yield evaluated(lent)
+        yield evaluated(lent).requires_grad_(False)  # a weight may be an output
     finally:
         for part, mode in modes.items():
             part.training = mode

@@ -15,7 +15,8 @@ from linattn_export.own.lazy import initialise, make_room
 from linattn_export.own.load import load_module
 from linattn_export.own.signature import class_name
 from linattn_export.own.spec import Inputs, read_spec
-from linattn_export.own.subject import make_subject, specs_of
+from linattn_export.own.specs import specs_of
+from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.weights import load_weights

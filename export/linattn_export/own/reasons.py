@@ -19,6 +19,8 @@ import torch
 from torch.export import ExportedProgram
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
+_PACKING = os.path.join("torch", "nn", "utils", "rnn.py")
+_RECURRENCE = os.path.join("torch", "nn", "modules", "rnn.py")
 _FILE = re.compile(r'File "([^"]+)", line (\d+)')
 _OURS = ("linattn", "linattn_export", "linattn_models", "linattn_runtime_checks")
 ENTRY = "<linattn entry"
@@ -127,13 +129,6 @@ def caller() -> Place | None:
     return None
 
 
-def excludes_one(error: Exception) -> bool:
-    """Whether capture excludes what makes some size inside 1, and nothing else."""
-    text = str(error)
-    guards = [line for line in text.splitlines() if "satisfy the generated guard" in line]
-    return bool(guards) and all("!= 1" in line for line in guards)
-
-
 _PLACES: WeakKeyDictionary[ExportedProgram, dict[str, Place]] = WeakKeyDictionary()
 
 
@@ -145,6 +140,12 @@ def remember_places(program: ExportedProgram) -> None:
         if own:
             found[node.name] = own[-1]
     _PLACES[program] = found
+
+
+def shown_place(program: ExportedProgram, node: torch.fx.Node) -> str:
+    """`` at FILE:LINE `code` `` of a node, or nothing."""
+    place = _PLACES.get(program, {}).get(node.name)
+    return f" at {place}" if place is not None else ""
 
 
 def why_not_translated(error: Exception, program: ExportedProgram, known: Any) -> str | None:
@@ -181,6 +182,13 @@ def why_not_translated(error: Exception, program: ExportedProgram, known: Any) -
     )
 
 
+def _packs(error: Exception) -> bool:
+    """Whether a packed sequence was being made, or given to a recurrence."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    given = any(file.endswith(_RECURRENCE) for file in files) and "FakeTensor" in str(error)
+    return given or any(file.endswith(_PACKING) for file in files)
+
+
 def why_not_captured(error: Exception, fixed: Fixed, captured: dict[str, int]) -> str:
     """One sentence or two: what stopped capture, where, and what would fix it.
 
@@ -206,6 +214,12 @@ def why_not_captured(error: Exception, fixed: Fixed, captured: dict[str, int]) -
         )
     place = place_of(error)
     where = f" at {place}" if place is not None else ""
+    if _packs(error):
+        return (
+            f"a packed sequence has a size that depends on values in a tensor{where}, and a file "
+            "holds one graph for all values; give the padded tensor to the recurrence: from left "
+            "to right no real token sees padding on its right"
+        )
     if "data-dependent" in text:
         return (
             f"what it does depends on values in a tensor{where}, and a file holds one graph for "
