@@ -84,4 +84,4 @@ def _taken(
 ) -> NDArray[Any]:
     for axis in axes_called(name, spec):
         tensor = tensor.take(order, axis=axis)
-    return np.ascontiguousarray(tensor)
+    return np.asarray(tensor, order="C")  # not ascontiguousarray: a number without axes has none

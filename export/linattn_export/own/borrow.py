@@ -47,7 +47,9 @@ def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
             lent = copied.to("cpu", dtype)
         else:
             lent = module
-        yield evaluated(lent).requires_grad_(False)  # a weight may be an output
+        for parameter in lent.parameters():
+            parameter.requires_grad_(False)  # a weight may be an output, to be read as it is
+        yield evaluated(lent)
     finally:
         for part, mode in modes.items():
             part.training = mode

@@ -143,7 +143,7 @@ def _about_values(error: Exception, inputs: Mapping[str, Tensor]) -> str:
     floats = [name for name, x in inputs.items() if x.is_floating_point()]
     if not isinstance(error, IndexError) or not floats:
         return ""
-    return f"; if numbers of {floats[0]} are places in a table, declare range = [lowest, highest]"
+    return f"; if numbers of inputs.{floats[0]} are places in a table, declare range = [lowest, highest]"
 
 
 def _first_line(error: Exception) -> str:

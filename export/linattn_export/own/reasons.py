@@ -26,7 +26,7 @@ _OURS = ("linattn", "linattn_export", "linattn_models", "linattn_runtime_checks"
 ENTRY = "<linattn entry"
 """How the file of an entry is called; what calls it is not the module's."""
 _EXPORT = str(Path(__file__).parents[1]) + os.sep
-_WATCHERS = ("__torch_dispatch__", "note")
+_WATCHERS = ("__torch_dispatch__", "note", "record")
 """Functions of ours that torch calls in the midst of the module's code."""
 
 
