@@ -194,9 +194,7 @@ def test_refused(
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        pytest.param("-m eluu", "did you mean 'elu'?", id="unknown-method"),
         pytest.param("--nosuch", "No such option", id="unknown-flag"),
-        pytest.param("-o {here}/file", "is a file", id="output-a-file"),
         pytest.param(
             f"{SMALL} --weights {{here}}/lacking.safetensors", "it lacks", id="weights-lacking"
         ),

@@ -252,6 +252,7 @@ raise SystemExit("no such task")
 """
 
 
+@pytest.mark.slow
 def test_export_time_with_a_stand_in_for_optimum_cli(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
