@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from linattn_export.families import SAMPLES
 from linattn_export.fingerprints import fingerprints
 from linattn_export.inputs import draw
 from linattn_export.own.reasons import place_in_own_code
+from linattn_export.own.switches import under
 from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.plain_sums import PlainSums
 from linattn_export.states import states_for
@@ -66,6 +68,7 @@ def write_golden(
     longest = subject.model.max_length(subject.module)
     dtype = str(subject.dtype).removeprefix("torch.")
     names = list(subject.outputs)
+    in_order = subject.origin.module is not None
     for plan in _plans(subject) if plans is None else plans:
         if longest is not None and plan.sequence > longest:
             continue  # no other length exists for it to refuse; the check says so
@@ -76,10 +79,10 @@ def write_golden(
         eager_errors = (
             dict.fromkeys(names, ZERO) if refused else _eager_errors(eager(inputs), expected)
         )
-        if subject.origin.module is not None and not refused:
-            with PlainSums():  # type: ignore[no-untyped-call]
-                plain = eager(inputs)
-            for name, another in _eager_errors(plain, expected).items():
+        if in_order and not refused:
+            plain = under(PlainSums(), partial(eager, inputs))  # type: ignore[no-untyped-call]
+            in_order = plain is not None
+            for name, another in _eager_errors(plain, expected).items() if in_order else ():
                 eager_errors[name] = eager_errors[name].largest(another)
         for run in range(0 if refused else _more_draws(plan, subject)):
             near = nearby_inputs(inputs, run)
