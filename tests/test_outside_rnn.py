@@ -29,7 +29,7 @@ INPUT, HIDDEN = 5, 6
 class Recurrent(nn.Module):
     """All that a recurrent layer returns, from zeros or from a state that follows the input."""
 
-    def __init__(self, kind: type[nn.RNNBase], *, state: bool = False, **options: Any) -> None:
+    def __init__(self, kind: Any, *, state: bool = False, **options: Any) -> None:
         super().__init__()
         self.layer = kind(INPUT, HIDDEN, **options)
         self.long = kind is nn.LSTM

@@ -41,11 +41,11 @@ def written(module: nn.Module, path: Path, dtype: str = "fp32") -> onnx.ModelPro
     return onnx.load(path / "model.onnx")
 
 
-def run(model: onnx.ModelProto, x: Tensor) -> NDArray[np.generic]:
+def run(model: onnx.ModelProto, x: Tensor) -> NDArray[np.float32]:
     settings = ort.SessionOptions()
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(model.SerializeToString(), settings, ["CPUExecutionProvider"])
-    found: list[NDArray[np.generic]] = session.run(None, {"x": x.numpy()})
+    found: list[NDArray[np.float32]] = session.run(None, {"x": x.numpy()})
     return found[0]
 
 

@@ -83,7 +83,7 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
     Raises:
         ExportError: the module cannot be captured with these axes; the message is torch's.
     """
-    symbols = {
+    symbols: dict[str | int, Any] = {
         name: Dim(name, min=variant.size(name).low, max=variant.size(name).high)
         for name in ("batch", "sequence")
         if not variant.size(name).fixed
@@ -137,7 +137,14 @@ def _require_inputs_kept(program: ExportedProgram, subject: Subject, variant: Va
         )
 
 
-def _axes(subject: Subject, symbols: Mapping[str, Any]) -> tuple[dict[int, Any], ...]:
+def captured_with(subject: Subject, variant: Variant, sequence: int) -> ExportedProgram:
+    """As :func:`capture`, with another length and no axis that has a range."""
+    sizes = variant.captured | {"sequence": sequence}
+    arguments = tuple(example_inputs(subject, variant, sizes).values())
+    return _exported(subject.entry(), arguments, _axes(subject, {}), one_node=False, chunks=False)
+
+
+def _axes(subject: Subject, symbols: Mapping[str | int, Any]) -> tuple[dict[int, Any], ...]:
     return tuple(
         {index: symbols[axis] for index, axis in enumerate(spec.axes) if axis in symbols}
         for spec in subject.inputs
@@ -204,7 +211,7 @@ def _attempt(
     entry: nn.Module, subject: Subject, variant: Variant, sizes: dict[str, int]
 ) -> Attempt | None:
     """Captured at ``sizes``, with the conditions noted; None where an axis became fixed."""
-    ranges = {
+    ranges: dict[str | int, Any] = {
         name: Dim.AUTO(min=variant.size(name).low, max=variant.size(name).high)
         for name in ("batch", "sequence")
         if not variant.size(name).fixed

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
-from linattn_export.families import EDGE, SAMPLES
+from linattn_export.cases import OTHER_LENGTH, CasePlan
+from linattn_export.drawn import draw_case, plans_of
+from linattn_export.families import EDGE
 from linattn_export.guarded import guarded
-from linattn_export.inputs import draw
 from linattn_export.known import batch_axes, known_of
 from linattn_export.own.coupled import depends_on_batch
 from linattn_export.own.edges import edge_cases
 from linattn_export.own.outside import OutsideDomain, own_failures
+from linattn_export.own.switches import under
 from linattn_export.perturb import NEARBY_UNITS, PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.plain_sums import PlainSums
-from linattn_export.states import states_for
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
 from linattn_export.task import task_of
@@ -67,11 +68,11 @@ def write_golden(
     names = list(subject.outputs)
     left_out: dict[str, str] = {}
     build = plans is None
-    wanted = _plans(subject) if plans is None else plans
+    wanted = plans_of(subject) if plans is None else plans
     if _depends_on_batch(subject, reference, eager, wanted):
         wanted = [one for plan in wanted for one in plan.each_batch()]
     drawn = (
-        (plan, _draw(subject, plan))
+        (plan, draw_case(subject, plan))
         for plan in wanted
         # Above it no other length exists for the module to refuse; the check says so.
         if longest is None or plan.sequence <= longest
@@ -127,7 +128,7 @@ def _depends_on_batch(
         with own_failures(subject.key, plan, _usual(subject, plan, eager)):
             return run_outputs(reference, dict(inputs), list(subject.outputs))
 
-    return depends_on_batch(plans, batch_axes(subject), lambda plan: _draw(subject, plan), run)
+    return depends_on_batch(plans, batch_axes(subject), lambda plan: draw_case(subject, plan), run)
 
 
 def _measured(
@@ -142,9 +143,8 @@ def _measured(
     names = list(expected)
     eager_errors = _eager_errors(eager(inputs), expected)
     if subject.origin.module is not None:
-        with PlainSums():  # type: ignore[no-untyped-call]
-            plain = eager(inputs)
-        for name, another in _eager_errors(plain, expected).items():
+        plain = under(PlainSums(), partial(eager, inputs))  # type: ignore[no-untyped-call]
+        for name, another in _eager_errors(plain, expected).items() if plain is not None else ():
             eager_errors[name] = eager_errors[name].largest(another)
     for run in range(_more_draws(plan, subject)):
         units = NEARBY_UNITS ** (run + 1 if plan.family == EDGE else 1)
@@ -164,7 +164,7 @@ def _usual(
     """A run on normal inputs of the sizes of ``plan``; None for a model of ours."""
     if subject.origin.module is None:
         return None
-    return lambda: eager(_draw(subject, replace(plan, family="normal")))
+    return lambda: eager(draw_case(subject, replace(plan, family="normal")))
 
 
 def _eager_errors(actual: Any, expected: Mapping[str, Any]) -> dict[str, Error]:
@@ -248,38 +248,6 @@ def run_outputs(module: nn.Module, inputs: Inputs, names: Sequence[str]) -> dict
 def run_double(module: nn.Module, inputs: Inputs) -> Any:
     """As :func:`run_outputs`, of a module with one output."""
     return run_outputs(module, inputs, [OUTPUT])[OUTPUT]
-
-
-def _plans(subject: Subject) -> list[CasePlan]:
-    """Those of a build: what all models get, and real inputs where the model has some."""
-    real = {spec.name: spec for spec in subject.inputs if spec.samples is not None}
-    plans = plan_cases(subject.variants, subject.families)
-    if not real:
-        return plans
-    (spec, *_) = real.values()
-    assert spec.samples is not None
-    sizes = dict(zip(spec.axes, spec.samples.shape, strict=True))
-    rows = int(sizes.get("batch", 1))
-    return [
-        *plans,
-        CasePlan(
-            family=SAMPLES, stored=rows, sequence=int(sizes.get("sequence", 1)), batches=(rows,)
-        ),
-    ]
-
-
-def _draw(subject: Subject, plan: CasePlan) -> Inputs:
-    sizes = {"batch": plan.stored, "sequence": plan.sequence}
-    return draw(
-        subject.inputs,
-        sizes,
-        family=plan.family,
-        dtype=subject.dtype,
-        seed=subject.seed,
-        task=subject.task,
-        directions=subject.directions,
-        states=states_for(subject, sizes),
-    )
 
 
 def _cases(plan: CasePlan, known: Mapping[str, Rounding], first: str, prefix: str) -> list[Case]:

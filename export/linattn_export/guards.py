@@ -48,7 +48,7 @@ def recorded(found: list[Guard]) -> Iterator[None]:
             found.append(Guard(condition, caller()))
         original(env, prefix, condition, forcing_spec=forcing_spec)
 
-    ShapeEnv._log_guard = record  # type: ignore[method-assign]
+    ShapeEnv._log_guard = record  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

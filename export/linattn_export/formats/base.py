@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from linattn_export.capture import capture
 from linattn_export.onnx_forms import FORMS
 from linattn_export.subject import Subject
+from linattn_export.unrolled import unrolled
 from linattn_export.variants import Variant
 from linattn_models import Domain
 from linattn_runtime_checks.manifest import Note, TensorSpec
@@ -43,6 +44,11 @@ class Job:
     def program(self) -> ExportedProgram:
         """The one capture that the formats share."""
         return capture(self.entry, self.subject, self.variant)
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """What the capture says of every file that is made from it."""
+        return unrolled(self.program, self.subject, self.variant)
 
     def specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
         """The inputs and outputs that the artifact promises."""

@@ -42,7 +42,7 @@ def fold(model: Any) -> None:
                 ),
                 RewritePass(_rules()),
                 common.RemoveUnusedNodesPass(),
-                common.RemoveUnusedFunctionsPass(),
+                common.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
                 common.RemoveUnusedOpsetsPass(),
             ],
             steps=_STEPS,

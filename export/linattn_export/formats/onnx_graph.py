@@ -70,6 +70,7 @@ def _write(job: Job, path: Path) -> Written:
         opsets={item.domain or "ai.onnx": item.version for item in loaded.opset_import},
         ir_version=loaded.ir_version,
         side_files=beside,
+        notes=job.notes,
     )
 
 

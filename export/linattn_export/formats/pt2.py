@@ -31,7 +31,7 @@ def write(job: Job, path: Path) -> Written:
             _require_range(job, loaded, (size.low, size.high), name)
     calls = [node for node in loaded.graph.nodes if node.op == "call_function"]
     histogram = Counter(str(node.target) for node in calls)
-    return Written(nodes=len(calls), op_histogram=dict(sorted(histogram.items())))
+    return Written(nodes=len(calls), op_histogram=dict(sorted(histogram.items())), notes=job.notes)
 
 
 def _says_more(record: logging.LogRecord) -> bool:

@@ -19,6 +19,8 @@ import torch
 from torch.export import ExportedProgram
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
+_WITH_FUNCTIONS = ("cond", "while_loop", "scan", "wrap_with_set_grad_enabled")
+"""Operators that take functions, and that torch.onnx has a translation for."""
 _PACKING = os.path.join("torch", "nn", "utils", "rnn.py")
 _RECURRENCE = os.path.join("torch", "nn", "modules", "rnn.py")
 _FILE = re.compile(r'File "([^"]+)", line (\d+)')
@@ -142,6 +144,11 @@ def remember_places(program: ExportedProgram) -> None:
     _PLACES[program] = found
 
 
+def places_of(program: ExportedProgram) -> dict[str, Place]:
+    """Names of nodes, to the lines of own code behind them."""
+    return _PLACES.get(program, {})
+
+
 def shown_place(program: ExportedProgram, node: torch.fx.Node) -> str:
     """`` at FILE:LINE `code` `` of a node, or nothing."""
     place = _PLACES.get(program, {}).get(node.name)
@@ -161,6 +168,15 @@ def why_not_translated(error: Exception, program: ExportedProgram, known: Any) -
         cause = cause.__cause__
     if cause is None:
         return None
+    places = _PLACES.get(program, {})
+    for node in program.graph.nodes:
+        name = getattr(node.target, "_name", None)
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and name not in _WITH_FUNCTIONS:
+            return (
+                f"ONNX has nothing for the operator {name}{shown_place(program, node)}; in a "
+                "branch on torch.compiler.is_exporting(), write it with plain PyTorch operators "
+                "(attention with F.scaled_dot_product_attention), or with torch.cond"
+            )
     # What failed may be a part that another operator was decomposed into.
     missing = [
         node
@@ -172,7 +188,6 @@ def why_not_translated(error: Exception, program: ExportedProgram, known: Any) -
     nodes = exact or missing
     if not nodes:
         return None
-    places = _PLACES.get(program, {})
     shown = {str(n.target): f" at {places[n.name]}" if n.name in places else "" for n in nodes}
     operators = ", ".join(f"{name}{place}" for name, place in list(shown.items())[:3])
     one = "one of these operators" if len(shown) > 1 else "the operator"

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from linattn_export.own.kept import same
 from linattn_export.own.reasons import Place, caller
+from linattn_export.own.switches import under
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -53,8 +54,11 @@ def writes_of(
         others: further tensors by name, such as buffers, that it may write into.
     """
     given = {name: x.clone() for name, x in inputs.items()}
-    with torch.no_grad(), Watch({**given, **(others or {})}) as watch:
-        call(given)
+    watch = Watch({**given, **(others or {})})
+    with torch.no_grad():
+        if under(watch, lambda: (call(given),)) is None:  # seen by the numbers alone
+            given = {name: x.clone() for name, x in inputs.items()}
+            call(given)
     changed = [name for name, x in inputs.items() if not same(given[name], x)]
     found: dict[str, Place | None] = watch.written
     return found | {name: found.get(name) for name in changed}
