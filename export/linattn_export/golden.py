@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ from linattn_export.families import SAMPLES
 from linattn_export.fingerprints import fingerprints
 from linattn_export.inputs import draw
 from linattn_export.own.reasons import place_in_own_code
-from linattn_export.own.switches import under
 from linattn_export.perturb import PERTURBED_RUNS, moved_inputs, nearby_inputs
-from linattn_export.plain_sums import PlainSums
+from linattn_export.plain_sums import summed_in_order
 from linattn_export.states import states_for
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
@@ -80,7 +78,7 @@ def write_golden(
             dict.fromkeys(names, ZERO) if refused else _eager_errors(eager(inputs), expected)
         )
         if in_order and not refused:
-            plain = under(PlainSums(), partial(eager, inputs))  # type: ignore[no-untyped-call]
+            plain = summed_in_order(eager, inputs)
             in_order = plain is not None
             for name, another in _eager_errors(plain, expected).items() if in_order else ():
                 eager_errors[name] = eager_errors[name].largest(another)
