@@ -30,7 +30,16 @@ TABLES = {
     "export/linattn_export/formats": (
         "linattn_export.formats",
         "FORMATS",
-        {"base.py", "opset17.py", "decomposition.py", "one_node.py", "opset_stamp.py"},
+        {
+            "base.py",
+            "opset17.py",
+            "decomposition.py",
+            "one_node.py",
+            "folding.py",
+            "ends.py",
+            "onnx_recurrences.py",
+            "opset_stamp.py",
+        },
     ),
 }
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from linattn_export.known import batch_axes, known_of
 from linattn_export.own.coupled import depends_on_batch
 from linattn_export.own.edges import edge_cases
 from linattn_export.own.outside import OutsideDomain, own_failures
-from linattn_export.own.switches import under
 from linattn_export.perturb import NEARBY_UNITS, PERTURBED_RUNS, moved_inputs, nearby_inputs
-from linattn_export.plain_sums import PlainSums
+from linattn_export.plain_sums import summed_in_order
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
 from linattn_export.task import task_of
@@ -143,7 +141,7 @@ def _measured(
     names = list(expected)
     eager_errors = _eager_errors(eager(inputs), expected)
     if subject.origin.module is not None:
-        plain = under(PlainSums(), partial(eager, inputs))  # type: ignore[no-untyped-call]
+        plain = summed_in_order(eager, inputs)
         for name, another in _eager_errors(plain, expected).items() if plain is not None else ():
             eager_errors[name] = eager_errors[name].largest(another)
     for run in range(_more_draws(plan, subject)):
