@@ -148,3 +148,22 @@ def test_every_weight_arrives_bit_for_bit(tmp_path: Path) -> None:
     for name, tensor in module.state_dict().items():
         if tensor.is_floating_point():
             assert tensor.numpy().tobytes() in held, name
+
+
+@pytest.mark.parametrize(
+    "function", [torch.log1p, torch.special.log1p, torch.expm1, nn.functional.logsigmoid],
+    ids=["log1p", "special.log1p", "expm1", "logsigmoid"],
+)  # fmt: skip
+def test_functions_for_small_numbers_keep_their_digits(
+    function: Callable[[Tensor], Tensor], tmp_path: Path
+) -> None:
+    small = 10.0 ** torch.arange(-44, 0, dtype=torch.float64)
+    large = torch.tensor([0.4999, 0.5001, 1.0, 3.0, 15.0, 30.0, 87.0, 1e3, 1e20])
+    ends = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, -1.0, -0.9999])
+    x = torch.cat([small, -small, large, -large, ends]).float()
+    x = torch.cat([x, x.new_zeros(-len(x) % WIDTH)]).reshape(-1, WIDTH)
+    got = run(written(Function(function), tmp_path), x).astype(np.float64)
+    with np.errstate(over="ignore"):
+        expected = function(x.double()).float().double().numpy()
+    # A few roundings of single precision; below its smallest normal number, of that one.
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1.2e-38 * 1e-6)

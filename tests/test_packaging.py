@@ -39,6 +39,7 @@ TABLES = {
             "ends.py",
             "onnx_recurrences.py",
             "opset_stamp.py",
+            "stable.py",
         },
     ),
 }

@@ -29,6 +29,8 @@ from linattn_runtime_checks.codes import Code
 
 K = 4.0
 SENSITIVITY_FACTOR = 3.0
+_SQUARED = 1e150
+"""Above it the square of a number leaves the range of float64."""
 INCONCLUSIVE_YARDSTICK = 0.05
 """Above this, rounding alone moves the output by 5% and more: such a case proves nothing."""
 
@@ -90,7 +92,10 @@ def error_of(actual: NDArray[Any], expected: NDArray[np.float64]) -> Error:
         return Error(row=np.inf, whole=np.inf)
     if not finite.all():
         actual, expected = np.where(finite, actual, 0), np.where(finite, expected, 0.0)
-    return _error(_rows(actual) - _rows(expected), _row_norms(_rows(expected)), _floor(actual))
+    floor, largest = _floor(actual), np.abs(expected).max(initial=0.0)
+    if largest > _SQUARED:
+        actual, expected = actual / largest, expected / largest
+    return _error(_rows(actual) - _rows(expected), _row_norms(_rows(expected)), floor)
 
 
 def strays(one: NDArray[Any], other: NDArray[Any]) -> tuple[str, NDArray[np.bool_]] | None:

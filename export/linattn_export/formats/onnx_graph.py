@@ -14,7 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from linattn_export.formats import onnx_recurrences
+from linattn_export.formats import onnx_recurrences, stable
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
 from linattn_export.formats.ends import name_ends
@@ -218,7 +218,7 @@ def _registry() -> Any:
     from torch.onnx._internal.exporter import _registration  # needs onnxscript
 
     registry = _registration.ONNXRegistry.from_torchlib()
-    for operator, translation in onnx_recurrences.translations().items():
+    for operator, translation in (onnx_recurrences.translations() | stable.translations()).items():
         registry.register_op(operator, translation)
     return registry
 
