@@ -257,3 +257,15 @@ def test_the_file_passes_and_runs_at_every_size(name: str, tmp_path: Path) -> No
         x = torch.randn(2, n, WIDTH)
         (found,) = session.run(None, {"x": x.numpy()})
         torch.testing.assert_close(torch.from_numpy(found), RIGHT[name](x), atol=1e-5, rtol=1e-4)
+
+
+class CausalUnlessOne(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=x.size(1) > 1)
+
+
+def test_a_flag_that_a_size_decides_is_told_so() -> None:
+    subject = subject_of(CausalUnlessOne())
+    with pytest.raises(ExportError, match="a size decides what must be a plain bool") as caught:
+        capture(subject.entry(), subject, subject.variants[0])
+    assert "is_causal=x.size(1) > 1" in str(caught.value)

@@ -235,6 +235,11 @@ def why_not_captured(error: Exception, fixed: Fixed, captured: dict[str, int]) -
             "holds one graph for all values; give the padded tensor to the recurrence: from left "
             "to right no real token sees padding on its right"
         )
+    if isinstance(error, TypeError) and re.search(r"not Sym(Bool|Int|Float)", text):
+        return (
+            f"a size decides what must be a plain bool or number{where} ({text.splitlines()[0]}); "
+            "give it one value for all declared sizes, or declare sizes for which it has one"
+        )
     if "data-dependent" in text:
         return (
             f"what it does depends on values in a tensor{where}, and a file holds one graph for "
