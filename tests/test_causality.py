@@ -55,7 +55,7 @@ def test_causal_methods_say_so(causal_folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["onnx", "torchscript"])
 def test_right_artifacts_pass(kind: str, variant: str, causal_folder: Path) -> None:
     found = codes(causal_folder, f"layer/retention/{kind}/{variant}", nothing)
-    expected = {"finite", "deterministic", "alone", "padding", "causal"}
+    expected = {"finite", "deterministic", "alone", "padding", "nan_padding", "causal"}
     assert found == dict.fromkeys(expected, Code.PASS)
 
 
