@@ -55,15 +55,23 @@ def test_where_onnx_takes_the_original_torchscript_does_not() -> None:
         torch.jit.script(original)
 
 
-@each_case
-@each_weights
-def test_after_adopt_it_is_written_and_passes(name: str, trained: bool, tmp_path: Path) -> None:
-    model = drawn(name, trained=trained)
-    report = linattn.adopt(model, strict=CASES[name].strict)
+def adopted(name: str, *, trained: bool) -> torch.nn.Module:
+    report = linattn.adopt(drawn(name, trained=trained), strict=CASES[name].strict)
     assert report.adopted, str(report)
     assert not report.kept, str(report)
     assert max(one.roundings for one in report.adopted) <= K
-    assert written(report.model, name, tmp_path / "out") is ExitCode.PASS
+    return report.model
+
+
+@each_case
+def test_every_layer_of_random_weights_is_replaced(name: str) -> None:
+    adopted(name, trained=False)
+
+
+@each_case
+def test_after_adopt_it_is_written_and_passes(name: str, tmp_path: Path) -> None:
+    """Of trained weights, which are what people export."""
+    assert written(adopted(name, trained=True), name, tmp_path / "out") is ExitCode.PASS
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.strict])
