@@ -251,6 +251,7 @@ class Inverse(nn.Module):
         return inverse
 
 
+@pytest.mark.slow
 def test_a_family_on_which_the_module_raises_is_left_out_and_named(tmp_path: Path) -> None:
     report = export_module(
         Inverse(),

@@ -243,6 +243,7 @@ def test_every_size_is_among_the_points_whatever_the_range() -> None:
     assert len(points) == len(set(points)) < 40000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["replicated blocks", "strided"])
 def test_the_file_passes_and_runs_at_every_size(name: str, tmp_path: Path) -> None:
     low = 9

@@ -88,6 +88,7 @@ def test_names_and_values_are_as_promised(name: str, tmp_path: Path) -> None:
             torch.testing.assert_close(torch.from_numpy(found), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one twice and the input", "a weight"])
 def test_every_format_passes(name: str, tmp_path: Path) -> None:
     report = export_module(Net(RETURNED[name]), SPEC, tmp_path / "out", latency=False, quiet=True)

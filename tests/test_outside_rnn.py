@@ -135,6 +135,7 @@ class Tagger(nn.Module):
         return tags.log_softmax(-1)
 
 
+@pytest.mark.slow
 def test_the_gate_passes_every_format(tmp_path: Path) -> None:
     spec = {
         "inputs": {"tokens": {"shape": ["batch", "sequence"], "dtype": "int64", "range": [0, 10]}},

@@ -80,6 +80,7 @@ def job_of(module: nn.Module, spec: dict[str, Any]) -> Job:
     return Job.of(subject, subject.variants[0], 18)
 
 
+@pytest.mark.slow
 def test_a_condition_on_a_length_passes_the_gate(tmp_path: Path) -> None:
     report = export_module(ByLength(), SPEC, tmp_path / "out", latency=False, quiet=True)
     assert report.exit_code is ExitCode.PASS

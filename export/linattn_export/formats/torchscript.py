@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 _DEBUG_SUFFIX = ".debug_pkl"
 _OF_NONE = ("undefined Tensor", "Unsupported value kind: Tensor", "NoneType")
 """In messages about None where TorchScript expects a tensor."""
+_NUMBERED = re.compile(r"/___torch_mangle_\d+\.py$")
 _CONSTANT = re.compile(r"  \w+ : Final\[")
 
 
@@ -101,19 +102,58 @@ def _reproducible(archive: bytes) -> bytes:
     """The archive without what depends on the machine or the process.
 
     Debug records hold source paths. Constants of a class are written in the order of a Python set
-    of strings, which changes from process to process; here they are sorted.
+    of strings, which changes from process to process; here they are sorted. A class whose name is
+    taken by what was scripted before gets a number; see :func:`_unnumbered`.
     """
     reader = torch._C.PyTorchFileReader(io.BytesIO(archive))
     kept = io.BytesIO()
     writer = torch._C.PyTorchFileWriter(kept)
-    for name in reader.get_all_records():
-        if not name.endswith(_DEBUG_SUFFIX) and name not in ("version", ".data/serialization_id"):
-            content = reader.get_record(name)
-            if name.endswith(".py"):
-                content = _sorted_constants(content.decode()).encode()
-            writer.write_record(name, content, len(content))
+    records = {
+        name: reader.get_record(name)
+        for name in reader.get_all_records()
+        if not name.endswith(_DEBUG_SUFFIX) and name not in ("version", ".data/serialization_id")
+    }
+    for name, content in _unnumbered(records).items():
+        if name.endswith(".py"):
+            content = _sorted_constants(content.decode()).encode()
+        writer.write_record(name, content, len(content))
     writer.write_end_of_file()
     return kept.getvalue()
+
+
+def _unnumbered(records: dict[str, bytes]) -> dict[str, bytes]:
+    """``a/b/___torch_mangle_7.py`` as ``a/b.py``, where the archive has no other ``a/b``.
+
+    The number counts what the process has scripted. In pickles a class is named by GLOBAL, whose
+    names end with a newline, so a shorter one fits.
+    """
+    numbered = [name for name in records if _NUMBERED.search(name)]
+    plain = {name: _NUMBERED.sub(".py", name) for name in numbered}
+    free = {
+        name: other
+        for name, other in plain.items()
+        if other not in records and list(plain.values()).count(other) == 1
+    }
+    if not free:
+        return records
+    words = {_dotted(name): _dotted(other) for name, other in free.items()}
+    found = {}
+    for name, content in records.items():
+        for old, new in words.items():
+            if name.endswith(".py"):
+                content = content.replace(f"{old}.".encode(), f"{new}.".encode())
+            elif name.endswith(".pkl"):
+                named = f"c{old}\n".encode()
+                if content.count(old.encode()) != content.count(named):
+                    return records  # in a string, which has its length before it
+                content = content.replace(named, f"c{new}\n".encode())
+        found[free.get(name, name)] = content
+    return found
+
+
+def _dotted(record: str) -> str:
+    """``code/__torch__/a/b.py`` as the classes in it are called: ``__torch__.a.b``."""
+    return record.removeprefix("code/").removesuffix(".py").replace("/", ".")
 
 
 def _sorted_constants(code: str) -> str:
