@@ -21,6 +21,7 @@ from linattn_export.own.edges import edge_cases
 from linattn_export.own.outside import OutsideDomain, own_failures
 from linattn_export.perturb import NEARBY_UNITS, PERTURBED_RUNS, moved_inputs, nearby_inputs
 from linattn_export.plain_sums import summed_in_order
+from linattn_export.rough_gates import with_rough_gates
 from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
 from linattn_export.task import task_of
@@ -144,6 +145,9 @@ def _measured(
         plain = summed_in_order(eager, inputs)
         for name, another in _eager_errors(plain, expected).items() if plain is not None else ():
             eager_errors[name] = eager_errors[name].largest(another)
+    rough = with_rough_gates(subject.module, lambda: eager(inputs)) if plan.hostile else None
+    for name, another in _eager_errors(rough, expected).items() if rough is not None else ():
+        eager_errors[name] = eager_errors[name].largest(another)
     for run in range(_more_draws(plan, subject)):
         units = NEARBY_UNITS ** (run + 1 if plan.family == EDGE else 1)
         near = nearby_inputs(inputs, run, subject.inputs, units)
