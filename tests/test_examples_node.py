@@ -90,7 +90,7 @@ def test_other_bytes_are_refused(masked_copy: Path) -> None:
     ("arguments", "message"),
     [
         (("--artifact", "layer/elu/onnx/n16"), "no such ONNX artifact"),
-        (("--case", "normal-b9-n9"), "no case normal-b9-n9; the pack has: normal-b"),
+        (("--case", "normal-b9-n9"), "no case normal-b9-n9; the pack has: all-masked-b1-n1, "),
     ],
     ids=["artifact", "case"],
 )
