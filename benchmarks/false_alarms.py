@@ -33,7 +33,7 @@ from typing import Any
 
 from linattn_export.live import write_live_packs
 from linattn_runtime_checks import environment
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.codes import Code, fails_nothing
 from linattn_runtime_checks.isolation.job import Job
 from linattn_runtime_checks.isolation.pool import run_jobs
 from linattn_runtime_checks.isolation.process import Limits
@@ -121,7 +121,7 @@ def judge_seeds(
             if case.code is Code.PASS and case.multiple is not None:
                 largest[key] = max(largest.get(key, 0.0), case.multiple)
         for finding in result.findings:
-            if finding.code not in (Code.PRECISION_LOST, Code.REFUSAL_UNVERIFIED):
+            if not fails_nothing(finding.code):
                 alarms.append(f"{finding.code}: {finding.message}")
     return {
         "seeds": seeds,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from linattn_runtime_checks.blame.inexact import excused
-from linattn_runtime_checks.cases import run_cases
+from linattn_runtime_checks.checks.parity import run_cases
 from linattn_runtime_checks.manifest import Artifact, AxisRange, TensorSpec
 from linattn_runtime_checks.reference import (
     Case,

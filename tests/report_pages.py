@@ -134,7 +134,9 @@ def report(artifacts: list[ArtifactResult], **more: Any) -> Report:
 
 def passing() -> Report:
     """All methods and formats pass, with latency, and with a note that fails nothing."""
-    note = Finding.of(Code.COST_UNKNOWN, "layer/elu/onnx/n64: 64 may be a width or the length")
+    note = Finding.of(
+        Code.COST_UNKNOWN, "layer/elu/onnx/n64: 64 may be a width or the length", check="parity"
+    )
     made = [
         artifact(method, kind=kind, variant=variant, size=1_000_000 + 1000 * number,
                  findings=(note,) if (method, variant) == ("elu", "n64") else ())
@@ -155,11 +157,15 @@ def failing() -> Report:
         case("scale=100", Code.PRECISION_LOST, None, rounding=0.12),
         case("zero-rows", Code.NONFINITE_OUTPUT, None),
     ]
-    finding = Finding.of(Code.PARITY_EXCEEDED, "layer/elu/onnx/dynamic on ort-cpu: 8.3e+03x")
+    finding = Finding.of(
+        Code.PARITY_EXCEEDED, "layer/elu/onnx/dynamic on ort-cpu: 8.3e+03x", check="parity"
+    )
     wrong = artifact(cases=found, findings=(finding,))
     wrong.runtimes[0].blame = "first departs: onnx; right before it: eager"
     wrong.runtimes[0].repro = "layer-elu-onnx-dynamic-ort-cpu"
-    damaged = Finding.of(Code.FILE_DAMAGED, "layer/softmax/pt2/dynamic/model.pt2 was altered")
+    damaged = Finding.of(
+        Code.FILE_DAMAGED, "layer/softmax/pt2/dynamic/model.pt2 was altered", check="parity"
+    )
     return report(
         [artifact("softmax"), artifact("softmax", kind="pt2", judged=False), wrong],
         findings=[damaged],

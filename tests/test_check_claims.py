@@ -103,7 +103,7 @@ def promise(kind: str, axis: int, size: int | str) -> Callable[[Document], None]
             DYNAMIC,
             declare("sequence", 16, 16),
             "length_not_refused",
-            "is fixed to sequence length 16 but ran one of 17",
+            "refusal: fixed to sequence length 16 but ran one of 17",
             id="dynamic-listed-as-fixed",
         ),
     ],

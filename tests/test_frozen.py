@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from conftest import CallCli
 from folders import CHECK, DYNAMIC, QUICK, SCRIPT, alter, codes, only, report_of, restamp
+from linattn_runtime_checks.checks.frozen_axes import frozen_axes
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
-from linattn_runtime_checks.frozen import frozen_axes
 from linattn_runtime_checks.manifest import Artifact, read
 from linattn_runtime_checks.report.model import CaseResult
 
@@ -145,7 +145,7 @@ def case(batch: int, sequence: int, code: Code = Code.PASS, error: float = 1.0) 
 
 
 def found(*cases: CaseResult, static: frozenset[str] = frozenset()) -> list[str]:
-    findings = frozen_axes(artifact(), cases, "a", labelled_static=static)
+    findings = frozen_axes(artifact(), cases, labelled_static=static)
     return [finding.message.split("axis ")[1].split()[0] for finding in findings]
 
 

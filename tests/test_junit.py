@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from folders import DYNAMIC, FIXED, alter, change_weight, flip
+from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.codes import CODES, Code
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.manifest import read
@@ -39,6 +40,7 @@ CHILDREN = {
     "testsuite": {"testcase"},
     "testcase": {"failure", "error", "skipped"},
 }
+OWNERS = {code: check.name for check in CHECKS.values() for code in check.codes}
 ERRORS = (ExitCode.EXPORT, ExitCode.ENVIRONMENT)
 
 
@@ -129,7 +131,7 @@ def test_a_folder_that_passes(small_folder: Path) -> None:
     dynamic = suite(root, f"{DYNAMIC} on ort-cpu")
     (result,) = next(a for a in found.artifacts if a.id == DYNAMIC).runtimes
     assert {f"{c.case}[{c.mode}]" for c in result.cases} <= dynamic.keys()
-    assert {c.name for c in result.checks} <= dynamic.keys()
+    assert {c.name for c in result.checks if not CHECKS[c.name].by_case} <= dynamic.keys()
     assert {"process", "loading", "signature", "axes"} <= dynamic.keys()
     assert "refusal" not in dynamic
     assert "refusal" in suite(root, f"{FIXED} on ort-cpu")
@@ -169,7 +171,8 @@ def test_a_damaged_file_is_an_error_of_the_folder(folder_copy: Path) -> None:
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.PASS])
 @pytest.mark.parametrize("where", ["case", "check", "runtime", "artifact", "folder"])
 def test_every_code_wherever_it_is_found(code: Code, where: str) -> None:
-    finding = Finding.of(code, f"where: what {code} says")
+    check = {"case": "parity", "check": "alone"}.get(where, OWNERS[code])
+    finding = Finding.of(code, f"where: what {code} says", check=check)
     result = RuntimeResult(runtime="ort-cpu", cases=[case()])
     one = artifact(result)
     if where == "case":
@@ -199,20 +202,28 @@ def test_every_code_wherever_it_is_found(code: Code, where: str) -> None:
 def test_all_codes_at_once() -> None:
     codes = [code for code in Code if code is not Code.PASS]
     result = RuntimeResult(runtime="ort-cpu", cases=[case()])
-    result.findings = [Finding.of(code, f"what {code} says") for code in codes]
+    result.findings = [Finding.of(code, f"what {code} says", check=OWNERS[code]) for code in codes]
     root = parsed(report(artifact(result)))
     told = [case[0].attrib["type"] for case in root.iter("testcase") if len(case)]
     assert sorted(told) == sorted(codes)
 
 
+def test_what_names_no_check_is_told_all_the_same() -> None:
+    older = Finding.model_validate({"code": "padding_leaks", "message": "x", "exit_code": 1})
+    found = outcomes(RuntimeResult(runtime="ort-cpu", cases=[case()], findings=[older]))
+    assert [(o.name, o.kind) for o in found if o.red] == [("other", "failure")]
+
+
 def test_what_did_not_take_place_did_not_pass() -> None:
-    crashed = Finding.of(Code.RUNTIME_CRASHED, "the process died of SIGSEGV at loading")
-    found = outcomes(RuntimeResult(runtime="ort-cpu", findings=[crashed]), fixed=True)
+    crashed = Finding.of(
+        Code.RUNTIME_CRASHED, "the process died of SIGSEGV at loading", check="process"
+    )
+    found = outcomes(RuntimeResult(runtime="ort-cpu", findings=[crashed]))
     assert [(outcome.name, outcome.kind) for outcome in found] == [("process", "error")]
-    failed = Finding.of(Code.LOAD_FAILED, "cannot load")
-    found = outcomes(RuntimeResult(runtime="ort-cpu", findings=[failed]), fixed=True)
+    failed = Finding.of(Code.LOAD_FAILED, "cannot load", check="loading")
+    found = outcomes(RuntimeResult(runtime="ort-cpu", findings=[failed]))
     assert [(o.name, o.kind) for o in found] == [("process", "passed"), ("loading", "error")]
-    found = outcomes(RuntimeResult(runtime="torchscript", cases=[case()]), fixed=False)
+    found = outcomes(RuntimeResult(runtime="torchscript", cases=[case()]))
     assert "signature" not in {outcome.name for outcome in found}, "its files declare none"
 
 
@@ -220,7 +231,7 @@ def test_the_gravest_output_of_a_case_is_that_of_the_case() -> None:
     codes = (Code.PASS, Code.PRECISION_LOST, Code.PARITY_EXCEEDED)
     for order in itertools.permutations(codes):
         result = RuntimeResult(runtime="ort-cpu", cases=[case(code, str(code)) for code in order])
-        (one,) = [o for o in outcomes(result, fixed=False) if o.name.startswith("normal")]
+        (one,) = [o for o in outcomes(result) if o.name.startswith("normal")]
         assert one.code is Code.PARITY_EXCEEDED
 
 
@@ -230,26 +241,35 @@ def test_a_signature_and_a_case_with_the_same_code_are_both_told() -> None:
         runtime="ort-cpu",
         cases=[case(Code.SHAPE_MISMATCH, shape)],
         findings=[
-            Finding.of(Code.SHAPE_MISMATCH, f"1 of 1 cases; worst normal-b1-n16: {shape}"),
-            Finding.of(Code.SHAPE_MISMATCH, "output output has shape ['batch'], promised [16]"),
+            Finding.of(
+                Code.SHAPE_MISMATCH, f"1 of 1 cases; worst normal-b1-n16: {shape}", check="parity"
+            ),
+            Finding.of(
+                Code.SHAPE_MISMATCH,
+                "output output has shape ['batch'], promised [16]",
+                check="signature",
+            ),
         ],
     )
-    red = [outcome.name for outcome in outcomes(result, fixed=False) if outcome.red]
+    red = [outcome.name for outcome in outcomes(result) if outcome.red]
     assert red == ["signature", "normal-b1-n16[optimizer-on]"]
 
 
 def test_held_out_data_that_does_not_run_is_the_task() -> None:
     message = "layer/elu on ort-cpu: held-out data does not run: no memory"
-    finding = Finding.of(Code.RUN_FAILED, message)
+    finding = Finding.of(Code.RUN_FAILED, message, check="task")
     task = TaskResult(metric="top1", score=0.9, reference_score=0.9, allowed=0.1, samples=10)
     failed = RuntimeResult(runtime="ort-cpu", cases=[case()], findings=[finding])
-    passed = RuntimeResult(runtime="ort-cpu", cases=[case()], task=task)
+    did = CheckResult(name="task", code=Code.PASS)
+    passed = RuntimeResult(runtime="ort-cpu", cases=[case()], checks=[did], task=task)
     assert verdicts(parsed(report(artifact(failed)))) == {"task": "failure run_failed"}
     assert "task" in suite(parsed(report(artifact(passed))), f"{DYNAMIC} on ort-cpu")
 
 
 def test_a_score_that_fell_is_the_task() -> None:
-    finding = Finding.of(Code.METRIC_FELL, "layer/elu on ort-cpu: accuracy on held-out data is 10%")
+    finding = Finding.of(
+        Code.METRIC_FELL, "layer/elu on ort-cpu: accuracy on held-out data is 10%", check="task"
+    )
     task = TaskResult(metric="top1", score=0.1, reference_score=0.9, allowed=0.1, samples=10)
     fell = RuntimeResult(runtime="ort-cpu", cases=[case()], task=task, findings=[finding])
     assert verdicts(parsed(report(artifact(fell)))) == {"task": "failure metric_fell"}
@@ -258,7 +278,9 @@ def test_a_score_that_fell_is_the_task() -> None:
 def test_nothing_compared_is_red_though_all_is_skipped() -> None:
     script = "layer/elu/torchscript/dynamic"
     one = artifact(name=script)
-    one.findings = [Finding.of(Code.NOT_JUDGED, "none of the runtimes used runs torchscript")]
+    one.findings = [
+        Finding.of(Code.NOT_JUDGED, "none of the runtimes used runs torchscript", check="judged")
+    ]
     root = parsed(report(one))
     assert verdicts(root) == {"judged": "skipped not_judged", "verdict": "failure not_judged"}
     assert "torch is not installed" in suite(root, script)["judged"][0].attrib["message"]
@@ -280,7 +302,7 @@ def test_nothing_compared_is_red_though_all_is_skipped() -> None:
 )
 def test_any_message_can_be_read_back(text: str, read_as: str) -> None:
     result = RuntimeResult(runtime="ort-cpu", cases=[case()])
-    result.findings = [Finding.of(Code.RUN_FAILED, text)]
+    result.findings = [Finding.of(Code.RUN_FAILED, text, check="parity")]
     found = report(artifact(result))
     (told,) = [case[0] for case in parsed(found).iter("testcase") if len(case)]
     assert told.attrib["message"] == read_as

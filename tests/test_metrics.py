@@ -14,12 +14,14 @@ import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from checking import performed
 from conftest import CallCli
 from folders import CHECK, QUICK, Document, codes, edit, entry, report_of, restamp
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_runtime_checks import manifest
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.checks.held_out import fallen, metric_of
+from linattn_runtime_checks.codes import CODES, Code
 from linattn_runtime_checks.errors import ExitCode, ExportError
 from linattn_runtime_checks.integrity import stored
 from linattn_runtime_checks.manifest import TensorSpec
@@ -27,7 +29,6 @@ from linattn_runtime_checks.metrics import METRICS, bits_per_byte, top1
 from linattn_runtime_checks.reference import ReferenceIndex, open_reference, write_reference
 from linattn_runtime_checks.report.model import TaskResult
 from linattn_runtime_checks.runtimes.base import Tensors
-from linattn_runtime_checks.tasks import check_labels, check_task, metric_of
 
 DIGITS = "digits/elu/onnx/dynamic"
 PACK = "digits/elu/reference.safetensors"
@@ -74,11 +75,10 @@ def result(metric: str, score: float, reference: float) -> TaskResult:
 def test_only_what_is_worse_than_rounding_explains_is_found(
     metric: str, score: float, reference: float, falls: bool
 ) -> None:
-    found = check_task(result(metric, score, reference), "digits/elu on ort-cpu")
-    assert (found is not None) is falls
-    if found is not None:
-        assert (found.code, found.exit_code) == (Code.METRIC_FELL, ExitCode.PARITY)
-        assert METRICS[metric].text(reference) in found.message
+    found = fallen(result(metric, score, reference))
+    assert [problem.code for problem in found] == [Code.METRIC_FELL] * falls
+    assert CODES[Code.METRIC_FELL].exit_code is ExitCode.PARITY
+    assert all(METRICS[metric].text(reference) in problem.message for problem in found)
 
 
 def test_what_eager_loses_is_allowed_four_times() -> None:
@@ -240,11 +240,11 @@ def test_names_that_the_file_gives_otherwise_are_found(
 ) -> None:
     (artifact,) = manifest.read(digits).artifacts
     with open_reference(digits / PACK) as pack:
-        finding = check_labels(Naming(text), artifact, pack)
-        assert (finding is not None) is differ
-        if finding is not None:
-            assert finding.code is Code.LABELS_DIFFER
-            assert f"{text or '[]'} in the file" in finding.message
+        found = performed(Naming(text), artifact, pack, ["labels"]).findings
+        assert [(finding.code, finding.check) for finding in found] == [
+            (Code.LABELS_DIFFER, "labels")
+        ] * differ
+        assert all(f"{text or '[]'} in the file" in finding.message for finding in found)
         # TorchScript and torch.export files name nothing.
         script = artifact.model_copy(update={"format": "torchscript"})
-        assert check_labels(Naming(None), script, pack) is None
+        assert not performed(Naming(None), script, pack, ["labels"]).findings

@@ -103,16 +103,6 @@ def test_public_names_are_what_all_says() -> None:
     assert len(set(linattn.__all__)) == len(linattn.__all__)
 
 
-def test_no_source_file_is_long() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for package in PACKAGES.values()
-        for path in package.rglob("*.py")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
-    }
-    assert not long
-
-
 @pytest.mark.parametrize(
     "command", ["linattn_export", "linattn_runtime_checks"], ids=["export", "check"]
 )

@@ -11,7 +11,7 @@ from test_report import artifact, report
 
 def with_findings(*codes: Code) -> Report:
     found = report(artifact("elu"))
-    found.findings = [Finding.of(code, "") for code in codes]
+    found.findings = [Finding.of(code, "", check="parity") for code in codes]
     found.settle(unjudged_is_unverified=False)
     return found
 
@@ -40,7 +40,7 @@ def test_what_fails(text: str | None, codes: list[Code], expected: ExitCode) -> 
 def test_an_artifact_that_nobody_judged_fails_where_its_code_is_listed() -> None:
     found = report(artifact("elu"), artifact("relu", judged=False))
     found.artifacts[1].runtimes = []
-    found.artifacts[1].findings = [Finding.of(Code.NOT_JUDGED, "")]
+    found.artifacts[1].findings = [Finding.of(Code.NOT_JUDGED, "", check="parity")]
     found.settle(unjudged_is_unverified=False)
     assert parse_fail_on("unverified").exit_code(found) is ExitCode.PASS
     assert parse_fail_on("not_judged").exit_code(found) is ExitCode.UNVERIFIED

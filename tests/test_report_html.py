@@ -101,7 +101,7 @@ def test_the_policy_allows_the_one_script_and_no_other(pages: dict[str, str]) ->
 
 
 def test_names_cannot_become_elements() -> None:
-    finding = Finding.of(Code.RUN_FAILED, f"it says {SCRIPT}")
+    finding = Finding.of(Code.RUN_FAILED, f"it says {SCRIPT}", check="parity")
     shown = report_pages.report(
         [
             report_pages.artifact(f"elu{SCRIPT}", model=SCRIPT, kind=kind, findings=(finding,),
@@ -173,7 +173,7 @@ def test_importing_the_renderer_imports_neither_package() -> None:
 def test_nan_and_infinity_survive_the_json_and_are_shown() -> None:
     cases = [report_pages.case(code=Code.PARITY_EXCEEDED, multiple=math.inf),
              report_pages.case("zero-rows", Code.PARITY_EXCEEDED, math.nan)]  # fmt: skip
-    finding = Finding.of(Code.PARITY_EXCEEDED, "wrong")
+    finding = Finding.of(Code.PARITY_EXCEEDED, "wrong", check="parity")
     shown = report_pages.report([report_pages.artifact(cases=cases, findings=(finding,))])
     again = Report.model_validate_json(shown.model_dump_json())
     html = rendered(again)
@@ -183,7 +183,10 @@ def test_nan_and_infinity_survive_the_json_and_are_shown() -> None:
 
 
 def test_many_findings_do_not_hide_the_verdict() -> None:
-    findings = [Finding.of(Code.FILE_DAMAGED, f"file number {number}") for number in range(200)]
+    findings = [
+        Finding.of(Code.FILE_DAMAGED, f"file number {number}", check="parity")
+        for number in range(200)
+    ]
     page = Page(rendered(report_pages.report([report_pages.artifact()], findings=findings)))
     told = [text for text in page.text if text.startswith("file number")]
     folded = [text for text in page.folded if text.startswith("file number")]

@@ -12,6 +12,7 @@ from folders import CHECK, DYNAMIC, alter, change_weight, edit
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_runtime_checks import verdict
+from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.faults import selftest
 from linattn_runtime_checks.faults.editing import Graph
@@ -53,6 +54,9 @@ def test_every_fault_is_planted_and_rejected(masked_layers: Path, call_cli: Call
     assert found["false_alarms"] == []
     planted = {each["fault"] for each in found["planted"]}
     assert planted == set(GRAPH_FAULTS) | set(SESSION_FAULTS) - OF_STREAMS
+    seen = {(check, each["fault"]) for each in found["planted"] for check in each["checks"]}
+    named = {(c.name, f) for c in CHECKS.values() for f in c.faults if f not in OF_STREAMS}
+    assert named - seen == set(), "each check rejects every fault that it names"
     assert all(each["rejected"] for each in found["planted"])
     assert all(each["lengths"] or each["codes"] for each in found["planted"])
     smallest = [each["relative_change"] for each in found["smallest"]]

@@ -4,24 +4,26 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnx
 import pytest
 
+from checking import performed
 from conftest import CallCli
 from folders import CHECK
 from linattn_export.inspection import describe
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.variants import ENTRIES
+from linattn_runtime_checks.checks.pieces import run_pieces
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.manifest import Artifact, read
 from linattn_runtime_checks.reference import open_reference
 from linattn_runtime_checks.runtimes import RUNTIMES
-from linattn_runtime_checks.runtimes.base import RunFailed, Session, SessionOptions, Tensors
-from linattn_runtime_checks.streaming import check_pieces, run_pieces
+from linattn_runtime_checks.runtimes.base import Session, SessionOptions, Tensors
 from test_selftest import OF_STREAMS
 
 REQUEST = BuildRequest(
@@ -152,8 +154,7 @@ def test_pieces_of_every_runtime_are_the_whole(name: str, folder: Path) -> None:
     artifact = artifact_of(folder, name)
     session = session_of(folder, artifact)
     with open_reference(folder / artifact.reference) as reference:
-        check = check_pieces(session, artifact, reference)
-        assert check is not None
+        (check,) = performed(session, artifact, reference, ["pieces"]).checks
         assert check.code is Code.PASS
         case = reference.index.stream
         assert case is not None
@@ -206,10 +207,9 @@ def test_a_state_that_is_not_handed_on_is_seen(
     fault: Callable[[Session, Tensors], Tensors], name: str, folder: Path
 ) -> None:
     artifact = artifact_of(folder, name)
-    session = Changed(session_of(folder, artifact), fault)
+    session = cast(Session, Changed(session_of(folder, artifact), fault))
     with open_reference(folder / artifact.reference) as reference:
-        check = check_pieces(session, artifact, reference)  # type: ignore[arg-type]
-    assert check is not None
+        (check,) = performed(session, artifact, reference, ["pieces"]).checks
     assert check.code is Code.PIECES_DIFFER
     assert "67 tokens" in check.message
 
@@ -222,11 +222,10 @@ def test_a_contract_that_names_the_wrong_tensor_is_seen(name: str, folder: Path)
     links[0].output, links[1].output = links[1].output, links[0].output
     wrong = artifact.model_copy(update={"states": links})
     session = session_of(folder, artifact)
-    with (
-        open_reference(folder / artifact.reference) as reference,
-        pytest.raises(RunFailed, match="past_state"),
-    ):
-        check_pieces(session, wrong, reference)
+    with open_reference(folder / artifact.reference) as reference:
+        (check,) = performed(session, wrong, reference, ["pieces"]).checks
+    assert check.code is Code.RUN_FAILED
+    assert "past_state" in check.message
 
 
 @pytest.mark.slow

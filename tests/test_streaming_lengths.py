@@ -16,11 +16,11 @@ from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject
 from linattn_export.subjects import make_subjects
 from linattn_export.variants import Variant
+from linattn_runtime_checks.checks.pieces import run_pieces
 from linattn_runtime_checks.integrity import stored
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions
-from linattn_runtime_checks.streaming import run_pieces
 
 LENGTHS = (1, 2, 63, 64, 65, 257, 1000, 4096)
 SINGLE = 1e-5

@@ -41,7 +41,9 @@ def test_the_verdict_is_first_then_counts_then_one_line_for_each_method() -> Non
     one = verified(artifact(result(case(multiple=1.25))), 1, 64)
     two = verified(artifact(result(case(multiple=2.5)), name="layer/elu/onnx/n16"), 16, 16)
     other = artifact(name="layer/linformer/pt2/dynamic")
-    other.findings = [Finding.of(Code.NOT_JUDGED, "none of the runtimes used runs pt2 files")]
+    other.findings = [
+        Finding.of(Code.NOT_JUDGED, "none of the runtimes used runs pt2 files", check="parity")
+    ]
     text = render(report(one, two, other))
     heading, _, counts = text.splitlines()[:3]
     assert heading == "## linattn: PASS"
@@ -58,7 +60,9 @@ def test_the_verdict_is_first_then_counts_then_one_line_for_each_method() -> Non
 
 def test_findings_come_with_the_fix_of_their_code_once() -> None:
     codes = (Code.PARITY_EXCEEDED, Code.PARITY_EXCEEDED, Code.LOAD_FAILED)
-    findings = tuple(Finding.of(code, f"number {n}") for n, code in enumerate(codes))
+    findings = tuple(
+        Finding.of(code, f"number {n}", check="parity") for n, code in enumerate(codes)
+    )
     text = render(report(artifact(result(case(), findings=findings))))
     assert text.startswith("## linattn: EXPORT\n")
     assert "### 3 findings" in text
@@ -69,7 +73,7 @@ def test_findings_come_with_the_fix_of_their_code_once() -> None:
 
 def test_what_fails_nothing_is_counted_apart() -> None:
     cases = [case(), case(Code.PRECISION_LOST, "lost", family="scale=30", rounding=0.12)]
-    lost = Finding.of(Code.PRECISION_LOST, "2 of 40 cases")
+    lost = Finding.of(Code.PRECISION_LOST, "2 of 40 cases", check="parity")
     text = render(report(artifact(result(*cases, findings=(lost,)))))
     assert "### " not in text
     assert "Not proven, and failing nothing: 1 (`precision_lost`)" in text
@@ -78,7 +82,9 @@ def test_what_fails_nothing_is_counted_apart() -> None:
 
 def test_nothing_judged_is_a_finding() -> None:
     one = artifact(name="layer/elu/pt2/dynamic")
-    one.findings = [Finding.of(Code.NOT_JUDGED, "none of the runtimes used runs pt2 files")]
+    one.findings = [
+        Finding.of(Code.NOT_JUDGED, "none of the runtimes used runs pt2 files", check="parity")
+    ]
     text = render(report(one))
     assert text.startswith("## linattn: UNVERIFIED\n")
     assert "- `not_judged` none of the runtimes used runs pt2 files" in text
@@ -86,7 +92,7 @@ def test_nothing_judged_is_a_finding() -> None:
 
 
 def test_who_is_to_blame_is_told_below_the_findings() -> None:
-    findings = (Finding.of(Code.PARITY_EXCEEDED, "wrong numbers"),)
+    findings = (Finding.of(Code.PARITY_EXCEEDED, "wrong numbers", check="parity"),)
     wrong = [
         artifact(result(case(Code.PARITY_EXCEEDED), findings=findings), name=f"layer/m{n}/onnx/d")
         for n in range(30)
@@ -101,7 +107,7 @@ def test_who_is_to_blame_is_told_below_the_findings() -> None:
 
 def test_3000_findings_fit_and_the_rest_is_counted() -> None:
     findings = tuple(
-        Finding.of(Code.PARITY_EXCEEDED, f"finding {n} " + "very long words " * 100)
+        Finding.of(Code.PARITY_EXCEEDED, f"finding {n} " + "very long words " * 100, check="parity")
         for n in range(3000)
     )
     text = render(report(artifact(result(case(), findings=findings))))
@@ -125,7 +131,7 @@ def test_3000_methods_fit_and_the_rest_is_counted() -> None:
 @pytest.mark.parametrize("character", ["<", "&", "|", "x", "\n", "🙂"])
 def test_the_limit_holds_whatever_the_texts_are(character: str) -> None:
     long = character * 20_000
-    findings = tuple(Finding.of(code, long) for code in Code for _ in range(40))
+    findings = tuple(Finding.of(code, long, check="parity") for code in Code for _ in range(40))
     cases = [case(Code.RUN_FAILED, family=f"{long}{n}") for n in range(30)]
     found = report(
         *(
@@ -143,7 +149,7 @@ def test_the_limit_holds_whatever_the_texts_are(character: str) -> None:
 
 
 def test_texts_cannot_break_out_of_their_place() -> None:
-    findings = (Finding.of(Code.RUN_FAILED, "a <b>\n\n</details> | `c`"),)
+    findings = (Finding.of(Code.RUN_FAILED, "a <b>\n\n</details> | `c`", check="parity"),)
     found = report(artifact(result(case(), findings=findings)))
     found.environment = {"processor": "a | b\n</details>"}
     text = render(found)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.checks.held_out import run_task
 from linattn_runtime_checks.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.reference import (
     ReferenceIndex,
@@ -17,7 +18,6 @@ from linattn_runtime_checks.reference import (
 )
 from linattn_runtime_checks.report.model import TaskResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
-from linattn_runtime_checks.tasks import run_task
 
 CLASSES = 3
 ROWS, LENGTH = 10, 6

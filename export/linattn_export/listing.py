@@ -1,4 +1,4 @@
-"""``linattn-export list``: methods, models, formats and runtimes."""
+"""``linattn-export list``: methods, models, formats, runtimes and checks."""
 
 import json as json_module
 
@@ -9,6 +9,7 @@ from rich.text import Text
 from linattn import NAMES, record_of
 from linattn_export.formats import FORMATS
 from linattn_models import MODELS
+from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.runtimes import RUNTIMES
 
 Row = tuple[str, ...]
@@ -43,6 +44,9 @@ def tables() -> dict[str, tuple[Row, list[Row]]]:
     runtimes: list[Row] = [
         (item.name, item.title, ", ".join(item.formats)) for item in RUNTIMES.values()
     ]
+    checks: list[Row] = [
+        (check.name, check.title, ", ".join(check.codes)) for check in CHECKS.values()
+    ]
     return {
         "methods": (
             ("method", "name", "formula", "cost", "causal", "cross-attention", "length", "source"),
@@ -51,6 +55,7 @@ def tables() -> dict[str, tuple[Row, list[Row]]]:
         "models": (("model", "what it is", "mask", "dynamic", "fixed"), models),
         "formats": (("format", "what it is", "file"), formats),
         "runtimes": (("runtime", "what it is", "formats"), runtimes),
+        "checks": (("check", "what holds where it passes", "codes"), checks),
     }
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from linattn_runtime_checks.cases import cases_for
+from linattn_runtime_checks.checks.inputs import cases_for
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.reference import open_reference
 

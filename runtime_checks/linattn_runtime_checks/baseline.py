@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from linattn_runtime_checks.checks.baseline import BASELINE
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import UsageError
 from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
@@ -62,7 +63,7 @@ def compare(report: Report, before: Report, again: Again) -> Against:
     for change in found.changes:
         if change.worse:
             code = Code.SIZE_GREW if change.what == "size" else Code.LATENCY_GREW
-            found.findings.append(Finding.of(code, change.text()))
+            found.findings.append(BASELINE.finding(code, change.text()))
     return found
 
 
@@ -92,7 +93,7 @@ def _gone(report: Report, before: Report) -> list[Finding]:
         named = f"{len(gone)} artifacts ({named}, ..)"
     verb = "is" if len(gone) == 1 else "are"
     message = f"{named} {verb} in the baseline, but not in the folder"
-    return [Finding.of(Code.ARTIFACT_GONE, message)]
+    return [BASELINE.finding(Code.ARTIFACT_GONE, message)]
 
 
 def _latencies(found: Against, report: Report, before: Report, again: Again) -> None:
@@ -100,7 +101,7 @@ def _latencies(found: Against, report: Report, before: Report, again: Again) -> 
     reason = _incomparable(report, before)
     if reason is not None or before.latency is None:
         message = f"latency is not compared with the baseline: {reason}"
-        found.findings.append(Finding.of(Code.BASELINE_INCOMPARABLE, message))
+        found.findings.append(BASELINE.finding(Code.BASELINE_INCOMPARABLE, message))
         return
     changes = _changes(report.latency, before.latency)
     suspects = {key for key, change in changes.items() if change.worse}

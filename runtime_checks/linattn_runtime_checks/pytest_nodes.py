@@ -11,6 +11,10 @@ from typing import Any, NoReturn
 
 import pytest
 
+from linattn_runtime_checks.checks import CHECKS
+from linattn_runtime_checks.checks.base import When
+from linattn_runtime_checks.checks.files import FILES
+from linattn_runtime_checks.checks.judged import JUDGED
 from linattn_runtime_checks.codes import CODES, Code
 from linattn_runtime_checks.errors import ExitCode, ExportError, LinattnError
 from linattn_runtime_checks.integrity import damage
@@ -164,7 +168,7 @@ class FileCheck(_Item):
         what = damage(self.path, self._file)
         if what is not None:
             message = f"{self._file.path} {what}"
-            raise CheckFailed([Outcome(name=junit.FILES, code=Code.FILE_DAMAGED, message=message)])
+            raise CheckFailed([Outcome(name=FILES.name, code=Code.FILE_DAMAGED, message=message)])
 
 
 class ArtifactChecks(pytest.Collector):
@@ -186,7 +190,7 @@ class ArtifactChecks(pytest.Collector):
             known = [name for name, runtime in RUNTIMES.items() if form in runtime.formats]
             reason = "; ".join(f"{name}: {plan.left_out[name]}" for name in known)
             yield NotJudged.from_parent(
-                self, name="judged", reason=reason or f"no runtime runs {form}"
+                self, name=JUDGED.name, reason=reason or f"no runtime runs {form}"
             )
 
 
@@ -240,13 +244,15 @@ class RuntimeChecks(pytest.Collector):
         if report.findings:
             return Judged(outcomes={}, otherwise=f"not loaded: {report.findings[0].message}")
         (result,) = report.artifacts
-        low, high = result.declared_sequence
-        found = [
-            o for runtime in result.runtimes for o in junit.outcomes(runtime, fixed=low == high)
-        ]
+        found = [outcome for runtime in result.runtimes for outcome in junit.outcomes(runtime)]
         found += [junit.placed(finding) for finding in result.findings]
         if result.exit_code is ExitCode.PASS:
-            found.append(Outcome(name=junit.RANGE, code=Code.PASS))
+            known = {outcome.name for outcome in found}
+            found += [
+                Outcome(name=check.name, code=Code.PASS)
+                for check in CHECKS.values()
+                if check.when is When.ARTIFACT and check.name not in known
+            ]
         by_name: dict[str, list[Outcome]] = {}
         for outcome in found:
             name = outcome.name if outcome.name in self._planned else junit.OTHER
@@ -277,24 +283,10 @@ class Check(_Item):
 
 def planned(artifact: Artifact, runtime: Runtime, index: ReferenceIndex | None) -> list[str]:
     """The names of all checks that may apply, in order, without opening the artifact."""
-    low, high = artifact.axis("sequence").declared
     accepted = [c for c in index.cases if artifact.accepts(c.batch, c.sequence)] if index else []
-    applies = {
-        junit.PROCESS: True,
-        junit.LOADING: True,
-        junit.SIGNATURE: runtime.name not in junit.DECLARE_NOTHING,
-        junit.AXES: True,
-        junit.RANGE: True,
-        **{junit.case_name(c.name, mode): True for mode in runtime.modes for c in accepted},
-        "finite": True,
-        "deterministic": True,
-        "alone": True,
-        **dict.fromkeys(("padding", "nan_padding"), any(x.is_mask for x in artifact.inputs)),
-        "equivariant": artifact.equivariant,
-        "causal": artifact.causal,
-        "cost": runtime.certify is not None,
-        junit.REFUSAL: low == high and any("sequence" in s.axes for s in artifact.inputs),
-        junit.TASK: index is not None and index.task is not None,
-        junit.OTHER: True,
-    }
-    return [name for name, may in applies.items() if may]
+    cases = [junit.case_name(case.name, mode) for mode in runtime.modes for case in accepted]
+    found: list[str] = []
+    for check in CHECKS.values():
+        if check.when is not When.FOLDER and check.applies(artifact, runtime, index):
+            found += cases if check.by_case else [check.name]
+    return [*found, junit.OTHER]

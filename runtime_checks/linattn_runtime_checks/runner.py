@@ -11,8 +11,11 @@ from linattn_runtime_checks import environment
 from linattn_runtime_checks.baseline import compare
 from linattn_runtime_checks.blame.ladder import climb
 from linattn_runtime_checks.blame.locate import smallest_failing
+from linattn_runtime_checks.checks.capture import CAPTURE
+from linattn_runtime_checks.checks.files import FILES
+from linattn_runtime_checks.checks.judged import JUDGED
+from linattn_runtime_checks.checks.verified_range import verify_ranges
 from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.integrity import damaged_files
 from linattn_runtime_checks.isolation.job import Job
 from linattn_runtime_checks.isolation.process import Limits
@@ -21,12 +24,9 @@ from linattn_runtime_checks.latency.run import time_folder
 from linattn_runtime_checks.latency.subjects import Eager
 from linattn_runtime_checks.manifest import Artifact, Manifest
 from linattn_runtime_checks.progress import progress
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, holder, open_reference
-from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report, RuntimeResult
+from linattn_runtime_checks.reference import holder, open_reference
+from linattn_runtime_checks.report.model import ArtifactResult, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
-
-_VERIFIED = (Code.PASS, Code.RUNTIME_INEXACT)
-"""Where the file was shown to be right, if not every kernel that ran it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,9 @@ def check_folder(
     )
     damaged = damaged_files(folder, manifest)
     report.findings = [
-        Finding.of(Code.FILE_DAMAGED, f"{path} {what}; build the folder again or restore the file")
+        FILES.finding(
+            Code.FILE_DAMAGED, f"{path} {what}; build the folder again or restore the file"
+        )
         for path, what in damaged.items()
     ]
     # What is damaged is not even loaded: its bytes are not what was written.
@@ -96,12 +98,12 @@ def check_folder(
     _blame([job for job, _ in outcomes], report)
     for artifact in whole:
         results[artifact.id].findings += [
-            Finding.of(note.code, f"{artifact.id}: {note.message}") for note in artifact.notes
+            CAPTURE.finding(note.code, f"{artifact.id}: {note.message}") for note in artifact.notes
         ]
         if not any(artifact.format in runtime.formats for runtime in chosen):
             message = f"{artifact.id}: none of the runtimes used runs {artifact.format} files"
-            results[artifact.id].findings.append(Finding.of(Code.NOT_JUDGED, message))
-        _verified(results[artifact.id], artifact)
+            results[artifact.id].findings.append(JUDGED.finding(Code.NOT_JUDGED, message))
+        verify_ranges(results[artifact.id], artifact)
     timed = partial(
         time_folder,
         folder,
@@ -188,36 +190,6 @@ def _blank(artifact: Artifact) -> ArtifactResult:
         declared_batch=artifact.axis("batch").declared,
         padding=artifact.padding,
     )
-
-
-def _verified(result: ArtifactResult, artifact: Artifact) -> None:
-    """Set the verified ranges; a declared range that was not run to its ends is a finding."""
-    if result.exit_code is not ExitCode.PASS:
-        return
-    cases = [c for runtime in result.runtimes for c in runtime.cases if c.code in _VERIFIED]
-    result.lengths = sorted({case.sequence for case in cases})
-    result.verified_sequence = (result.lengths[0], result.lengths[-1])
-    batches = [case.batch for case in cases]
-    result.verified_batch = (min(batches), max(batches))
-    # A batch is verified up to its declared end or, for long sequences, as far as the budget of
-    # tokens per case goes; the range that was reached is stated either way.
-    reach = min(artifact.axis("batch").declared[1], MAX_TOKENS_PER_CASE // result.lengths[0])
-    short = {
-        "sequence": tuple(artifact.axis("sequence").declared) != result.verified_sequence,
-        "batch": result.verified_batch[0] > artifact.axis("batch").declared[0]
-        or result.verified_batch[1] < reach,
-    }
-    for name, verified in (
-        ("sequence", result.verified_sequence),
-        ("batch", result.verified_batch),
-    ):
-        if short[name]:
-            declared = artifact.axis(name).declared
-            message = (
-                f"{artifact.id}: axis {name} declares {declared[0]}:{declared[1]} but was "
-                f"verified on {verified[0]}:{verified[1]} only"
-            )
-            result.findings.append(Finding.of(Code.AXIS_UNVERIFIED_RANGE, message))
 
 
 def describe_unchecked(manifest: Manifest) -> Report:

@@ -2,7 +2,8 @@
 
 Nothing of the folder is changed; every damaged copy lives in a temporary folder. A fault counts as
 rejected at a length when the gate finds fault with a run of that length, or with the artifact as a
-whole (its signature, its provider, its process). The control is an unchanged copy, which must pass.
+whole (its signature, its provider, its process), and a check that names the fault is among those
+that did. The control is an unchanged copy, which must pass.
 """
 
 import tempfile
@@ -14,7 +15,8 @@ from pathlib import Path
 from pydantic import BaseModel, computed_field
 
 from linattn_runtime_checks import environment
-from linattn_runtime_checks.cases import cases_for
+from linattn_runtime_checks.checks import CHECKS
+from linattn_runtime_checks.checks.inputs import cases_for
 from linattn_runtime_checks.codes import CODES, Code, fails_nothing
 from linattn_runtime_checks.errors import EnvironmentProblem, ExitCode
 from linattn_runtime_checks.faults.editing import Graph
@@ -44,6 +46,8 @@ class Planted(BaseModel):
     artifact: str
     runtime: str
     codes: list[Code]
+    checks: list[str] = []
+    """That found fault with it."""
     lengths: list[int]
     """At which it must be rejected."""
     missed: list[int]
@@ -242,11 +246,16 @@ def _judged(trial: _Trial, result: RuntimeResult) -> Planted:
         missed = []
     elif not lengths:
         missed = [0] if trial.fault != CONTROL.name and not result.findings else []
+    checks = {f.check for f in result.findings if not fails_nothing(f.code)}
+    named = {check.name for check in CHECKS.values() if trial.fault in check.faults}
+    if named and not named & checks:  # others may see it too, but this is what they are there for
+        missed = sorted(lengths) or [0]
     return Planted(
         fault=trial.fault,
         artifact=trial.job.artifact.id,
         runtime=result.runtime,
         codes=sorted({finding.code for finding in result.findings}),
+        checks=[name for name in CHECKS if name in checks],
         lengths=sorted(lengths),
         missed=missed,
     )

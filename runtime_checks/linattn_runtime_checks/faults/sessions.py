@@ -103,6 +103,25 @@ class _Drifting(Faulty):
         return self._outputs(inputs, change)
 
 
+class _AnyLength(Faulty):
+    """Another length than the fixed one is repeated or cut until it fits."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        length, _ = self._artifact.axis("sequence").declared
+        fitted = dict(inputs)
+        for spec in self._artifact.inputs:
+            if "sequence" in spec.axes:
+                axis, tensor = spec.axes.index("sequence"), inputs[spec.name]
+                tokens = np.arange(length) % tensor.shape[axis]
+                fitted[spec.name] = np.ascontiguousarray(np.take(tensor, tokens, axis))
+        return self._session.run(fitted)
+
+
+def _must_refuse(artifact: Artifact) -> bool:
+    low, high = artifact.axis("sequence").declared
+    return low == high and any("sequence" in spec.axes for spec in artifact.inputs)
+
+
 class _Crash(Faulty):
     """The native code aborts."""
 
@@ -172,6 +191,7 @@ SESSION_FAULTS: dict[str, SessionFault] = {
     for name, title, wrap, fits in (
         ("future-leaks", "0.001 of the last token in the first output", FutureLeaks,
          sees_the_past_only),
+        ("length-fitted", "another length cut until it fits", _AnyLength, _must_refuse),
         ("state-forgotten", "every run starts afresh", StateForgotten, has_states),
         ("state-kept", "the state that comes out is what went in", StateKept, has_states),
         ("state-fades", "0.001 of the state lost in every run", StateFades, has_states),

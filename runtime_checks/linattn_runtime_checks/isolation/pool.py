@@ -135,4 +135,4 @@ def judged_in(child: Child, job: Job) -> RuntimeResult:
 
 def _failed(job: Job, code: Code, message: str) -> RuntimeResult:
     text = f"{job.artifact.id} on {job.runtime}: {message}"
-    return RuntimeResult(runtime=job.runtime, findings=[Finding.of(code, text)])
+    return RuntimeResult(runtime=job.runtime, findings=[Finding.of(code, text, check="process")])

@@ -46,7 +46,7 @@ def time_folder(
 
     def failed(entry: Timed, error: TurnFailed) -> None:
         message = f"{entry.owner}: {error}"
-        results[entry.owner].findings.append(Finding.of(error.code, message))
+        results[entry.owner].findings.append(Finding.of(error.code, message, check="process"))
 
     with (
         _taker(limits, isolate=isolate) as take,

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from linattn_runtime_checks.cases import cases_for
+from linattn_runtime_checks.checks.inputs import cases_for
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.latency.schedule import Timed
 from linattn_runtime_checks.latency.turns import Times, Turn, time_runs

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree as ET
 
+from linattn_runtime_checks.checks import CHECKS
+from linattn_runtime_checks.checks.files import FILES
+from linattn_runtime_checks.checks.judged import JUDGED
+from linattn_runtime_checks.checks.process import PROCESS
 from linattn_runtime_checks.codes import CODES, Code
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.report.model import (
@@ -24,37 +28,8 @@ from linattn_runtime_checks.report.model import (
 )
 from linattn_runtime_checks.runtimes import RUNTIMES
 
-FILES, PROCESS, LOADING, SIGNATURE = "files", "process", "loading", "signature"
-AXES, RANGE, REFUSAL, TASK, OTHER = "axes", "range", "refusal", "task", "other"
-BASELINE = "baseline"
-
-_PLACES: dict[Code, str] = {
-    Code.FILE_DAMAGED: FILES,
-    Code.LOAD_FAILED: LOADING,
-    Code.PROVIDER_FALLBACK: LOADING,
-    Code.RUNTIME_CRASHED: PROCESS,
-    Code.RUNTIME_HUNG: PROCESS,
-    Code.OUT_OF_MEMORY: PROCESS,
-    Code.INPUTS_DIFFER: SIGNATURE,
-    Code.OUTPUTS_DIFFER: SIGNATURE,
-    Code.DTYPE_MISMATCH: SIGNATURE,
-    Code.SHAPE_MISMATCH: SIGNATURE,
-    Code.AXIS_BECAME_STATIC: SIGNATURE,
-    Code.AXIS_RENAMED: SIGNATURE,
-    Code.AXIS_NOT_FIXED: SIGNATURE,
-    Code.AXIS_FROZEN_INSIDE: AXES,
-    Code.AXIS_UNVERIFIED_RANGE: RANGE,
-    Code.LENGTH_NOT_REFUSED: REFUSAL,
-    Code.REFUSAL_UNVERIFIED: REFUSAL,
-    Code.METRIC_FELL: TASK,
-    Code.LABELS_DIFFER: SIGNATURE,
-    Code.SIZE_GREW: BASELINE,
-    Code.LATENCY_GREW: BASELINE,
-    Code.ARTIFACT_GONE: BASELINE,
-    Code.BASELINE_INCOMPARABLE: BASELINE,
-}
-DECLARE_NOTHING = ("torchscript",)
-"""Runtimes whose files declare no shapes: they have no signature to pass."""
+OTHER = "other"
+"""The test case of findings that name no check, as in older reports."""
 # XML 1.0 forbids these even as character references.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -93,36 +68,31 @@ def case_name(case: str, mode: str) -> str:
     return f"{case}[{mode}]"
 
 
-def outcomes(result: RuntimeResult, *, fixed: bool) -> list[Outcome]:
-    """Every check of one artifact on one runtime, each once.
+def outcomes(result: RuntimeResult) -> list[Outcome]:
+    """Every check of one artifact on one runtime, in the order of the table.
 
-    Args:
-        result: of the runtime.
-        fixed: the artifact must refuse other lengths.
+    A check that had its turn passed, or has an outcome for each of its findings; one that compares
+    case by case has an outcome for each case instead.
     """
-    cases = [_gravest(of) for of in _by_name(result.cases).values()]
-    checks = [Outcome(name=c.name, code=c.code, message=c.message) for c in result.checks]
-    told = [placed(finding) for finding in result.findings if not _is_told(finding, result)]
-    red = {outcome.name for outcome in told}
-    ran, to_the_end = bool(cases), not red & {LOADING, PROCESS}
-    applies = {
-        PROCESS: True,
-        LOADING: PROCESS not in red,
-        SIGNATURE: ran and result.runtime not in DECLARE_NOTHING,
-        AXES: ran and to_the_end,
-        REFUSAL: ran and to_the_end and fixed,
-        TASK: result.task is not None,
-    }
-    passed = [
-        Outcome(name=name, code=Code.PASS) for name in applies if applies[name] and name not in red
-    ]
-    return [*passed, *told, *cases, *checks]
+    done = {check.name for check in result.checks}
+    if not any(finding.check == PROCESS.name for finding in result.findings):
+        done.add(PROCESS.name)
+    in_cases = {case.code for case in result.cases}
+    found: list[Outcome] = []
+    for check in CHECKS.values():
+        findings = [finding for finding in result.findings if finding.check == check.name]
+        if check.by_case:
+            found += [_gravest(of) for of in _by_name(result.cases).values()]
+            findings = [finding for finding in findings if finding.code not in in_cases]
+        elif not findings and check.name in done:
+            found.append(Outcome(name=check.name, code=Code.PASS))
+        found += [placed(finding) for finding in findings]
+    return found + [placed(f) for f in result.findings if f.check not in CHECKS]
 
 
 def placed(finding: Finding) -> Outcome:
-    """The outcome of the check that ``finding`` is about."""
-    held_out = finding.code is Code.RUN_FAILED and "held-out data" in finding.message
-    name = TASK if held_out else _PLACES.get(finding.code, OTHER)
+    """The outcome of the check that made ``finding``."""
+    name = finding.check if finding.check in CHECKS else OTHER
     return Outcome(name=name, code=finding.code, message=finding.message)
 
 
@@ -132,8 +102,8 @@ def render(report: Report) -> str:
     for artifact in report.artifacts:
         suites += _suites(report, artifact)
     folder = [placed(finding) for finding in (*report.findings, *report.against.findings)]
-    if not any(outcome.name == FILES for outcome in folder):
-        folder.insert(0, Outcome(name=FILES, code=Code.PASS))
+    if not any(outcome.name == FILES.name for outcome in folder):
+        folder.insert(0, Outcome(name=FILES.name, code=Code.PASS))
     everything = [*folder, *(outcome for _, found in suites for outcome in found)]
     folder.append(_verdict(report, everything))
     return _xml([("folder", folder), *suites])
@@ -146,12 +116,11 @@ def _suites(report: Report, artifact: ArtifactResult) -> Iterator[tuple[str, lis
     own = [placed(finding) for finding in artifact.findings if finding.code not in excused]
     if not artifact.judged and not any(result.findings for result in artifact.runtimes):
         message = f"{artifact.id}: {why_not_judged(report, artifact)}"
-        own.append(Outcome(name="judged", code=Code.NOT_JUDGED, message=message, excused=True))
+        own.append(Outcome(name=JUDGED.name, code=Code.NOT_JUDGED, message=message, excused=True))
     if own:
         yield artifact.id, own
-    fixed = artifact.declared_sequence[0] == artifact.declared_sequence[1]
     for result in artifact.runtimes:
-        yield f"{artifact.id} on {result.runtime}", outcomes(result, fixed=fixed)
+        yield f"{artifact.id} on {result.runtime}", outcomes(result)
 
 
 def _verdict(report: Report, found: Iterable[Outcome]) -> Outcome:
@@ -187,17 +156,6 @@ def _by_name(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
 def _gravest(cases: Sequence[CaseResult]) -> Outcome:
     every = [Outcome(name=case_name(c.case, c.mode), code=c.code, message=c.message) for c in cases]
     return max(every, key=lambda o: ("passed", "skipped", "failure", "error").index(o.kind))
-
-
-def _is_told(finding: Finding, result: RuntimeResult) -> bool:
-    """Whether ``finding`` sums up cases or a check, which have test cases of their own."""
-    return any(
-        case.code is finding.code and f"worst {case.case}: {case.message}" in finding.message
-        for case in result.cases
-    ) or any(
-        check.code is finding.code and f"{check.name}: {check.message}" in finding.message
-        for check in result.checks
-    )
 
 
 def _xml(suites: Sequence[tuple[str, Sequence[Outcome]]]) -> str:

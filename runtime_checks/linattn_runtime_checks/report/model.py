@@ -12,7 +12,7 @@ from linattn_runtime_checks.errors import ExitCode, gravest
 from linattn_runtime_checks.report.latency import LatencyTable
 from linattn_runtime_checks.runtimes.placement import Placement
 
-SCHEMA_VERSION = "1.5"
+SCHEMA_VERSION = "1.6"
 
 
 def _finite_or_name(number: float) -> float | Literal["inf", "-inf", "nan"]:
@@ -28,20 +28,24 @@ Number = Annotated[float, PlainSerializer(_finite_or_name, when_used="json")]
 
 
 class Finding(BaseModel):
-    """Something wrong: a stable code, and a message that names value, expectation and fix."""
+    """Something wrong: a stable code, and a message that names value, expectation and fix.
+
+    ``check`` names the check that found it; it is empty in reports before schema 1.6.
+    """
 
     code: Code
     message: str
     exit_code: ExitCode
+    check: str = ""
 
     @classmethod
-    def of(cls, code: Code, message: str) -> "Finding":
+    def of(cls, code: Code, message: str, *, check: str) -> "Finding":
         """With the exit code that belongs to ``code``."""
-        return cls(code=code, message=message, exit_code=CODES[code].exit_code)
+        return cls(code=code, message=message, exit_code=CODES[code].exit_code, check=check)
 
 
 class CheckResult(BaseModel):
-    """One check of an artifact that is not a comparison with float64."""
+    """What became of one check of an artifact: the gravest problem that it found, or ``pass``."""
 
     name: str
     code: Code

@@ -16,6 +16,10 @@ ANY_SYMBOL = "*"
 """In the shape that a session reports: a symbolic axis whose name the format does not keep."""
 
 
+Signature = tuple[list[TensorSpec], list[TensorSpec]]
+"""Inputs and outputs as a file declares them."""
+
+
 class RunFailed(Exception):
     """The runtime refused or failed to run an input; the text is the runtime's own."""
 
@@ -38,7 +42,7 @@ class Session(Protocol):
             RunFailed: the runtime could not.
         """
 
-    def signature(self) -> tuple[list[TensorSpec], list[TensorSpec]] | None:
+    def signature(self) -> Signature | None:
         """Inputs and outputs as the file declares them; None if the format does not say."""
 
     def labels(self) -> str | None:
@@ -61,7 +65,9 @@ class Runtime:
     reads the cost off the graph, where the format has one to read. ``keeps_memory``: a session
     holds on to what its runs needed, and so would hide what the next one needs.
     ``excused(path, artifact, judged, session, tell)`` gives the results again, with another code
-    where the file is right and a kernel of the runtime is not exact.
+    where the file is right and a kernel of the runtime is not exact. ``declares_shapes`` and
+    ``declares_labels``: its files say which inputs and outputs they have, and which classes.
+    ``locate(result, artifact, packs, path)`` adds to the result which node departs first.
     """
 
     name: str
@@ -72,6 +78,9 @@ class Runtime:
     prepare: Callable[[], None]
     open: Callable[[Path, Artifact, SessionOptions], Session]
     keeps_memory: bool = False
+    declares_shapes: bool = True
+    declares_labels: bool = False
     placed: Callable[[Path, Artifact, SessionOptions, Tensors], Any] | None = None
     certify: Callable[[Path, Artifact, Any], list[CostCertificate]] | None = None
     excused: Callable[[Path, Artifact, Any, Any, Callable[[str], None]], list[Any]] | None = None
+    locate: Callable[[Any, Artifact, Any, Path], None] | None = None

@@ -272,6 +272,13 @@ def _excused(
     return excused(path, artifact, judged, session, tell)
 
 
+def _locate(result: Any, artifact: Artifact, packs: Any, path: Path) -> None:
+    # Later, for the same reason.
+    from linattn_runtime_checks.blame.locate import locate
+
+    locate(result, artifact, packs, path)
+
+
 ORT_CPU = Runtime(
     name="ort-cpu",
     title="ONNX Runtime, CPUExecutionProvider",
@@ -284,6 +291,8 @@ ORT_CPU = Runtime(
     placed=partial(_placed, provider=CPU),
     certify=_certify,
     excused=_excused,
+    declares_labels=True,
+    locate=_locate,
 )
 ORT_CUDA = Runtime(
     name="ort-cuda",
@@ -296,4 +305,6 @@ ORT_CUDA = Runtime(
     open=_open_cuda,
     placed=partial(_placed, provider=CUDA),
     certify=_certify,
+    declares_labels=True,
+    locate=_locate,
 )

@@ -151,6 +151,7 @@ TORCHSCRIPT = Runtime(
     unavailable=unavailable,
     prepare=_prepare,
     open=_open_torchscript,
+    declares_shapes=False,
 )
 PT2 = Runtime(
     name="pt2",

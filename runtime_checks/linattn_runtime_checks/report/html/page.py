@@ -5,6 +5,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from linattn_runtime_checks.manifest import Manifest
+from linattn_runtime_checks.report.checks import check_table
 from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.html.grid import Grid, grid
 from linattn_runtime_checks.report.html.latency_rows import full_latency_table
@@ -62,6 +63,7 @@ def render_html(report: Report, manifest: Manifest | None) -> str:
             task_table(report),
             against_table(report),
             family_table(report),
+            check_table(report),
             crossover_table(report),
         ),
         artifacts=grid("artifacts", artifact_table(report)),

@@ -1,19 +1,19 @@
 """Does an artifact still do its job? Runs held-out data and compares the score with float64's."""
 
-import json
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.checks.base import Check, Context, Problem
+from linattn_runtime_checks.checks.pieces import run_pieces
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import ExportError
 from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.metrics import METRICS, Metric
-from linattn_runtime_checks.reference import Reference, Tensors
-from linattn_runtime_checks.report.model import Finding, TaskResult
-from linattn_runtime_checks.runtimes.base import RunFailed, Session
-from linattn_runtime_checks.streaming import run_pieces
+from linattn_runtime_checks.reference import Reference, ReferenceIndex, Tensors
+from linattn_runtime_checks.report.model import TaskResult
+from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, Session
 
 
 def run_task(session: Session, artifact: Artifact, reference: Reference) -> TaskResult | None:
@@ -42,7 +42,7 @@ def run_task(session: Session, artifact: Artifact, reference: Reference) -> Task
         # A batch that must not be smaller is filled up with the first rows.
         filled = np.concatenate([rows, np.arange(max(least - len(rows), 0)) % len(labels)])
         batch = {name: tensor[filled] for name, tensor in inputs.items()}
-        output = _run(session, artifact, batch, [piece] * (length // piece))
+        output = _output(session, artifact, batch, [piece] * (length // piece))
         leading, classes = [len(filled), *labels.shape[1:]], int(labels.max()) + 1
         if list(output.shape[:-1]) != leading or output.shape[-1] < classes:
             raise RunFailed(
@@ -74,39 +74,22 @@ def metric_of(name: str) -> Metric:
     return METRICS[name]
 
 
-def check_task(result: TaskResult, where: str) -> Finding | None:
-    """A finding where the score is worse than that of float64 by more than rounding explains."""
+def fallen(result: TaskResult) -> list[Problem]:
+    """The problem of a score that is worse than float64's by more than rounding explains."""
     metric = metric_of(result.metric)
     if metric.fall(result.score, result.reference_score) <= result.allowed:  # NaN is not
-        return None
-    return Finding.of(
-        Code.METRIC_FELL,
-        f"{where}: {metric.title} on held-out data is {metric.text(result.score)}, that of the "
+        return []
+    message = (
+        f"{metric.title} on held-out data is {metric.text(result.score)}, that of the "
         f"float64 module {metric.text(result.reference_score)}; rounding explains a change of "
-        f"{metric.text(result.allowed)}",
+        f"{metric.text(result.allowed)}"
     )
+    return [Problem(code=Code.METRIC_FELL, message=message)]
 
 
-def check_labels(session: Session, artifact: Artifact, reference: Reference) -> Finding | None:
-    """A finding where classes are not named alike in the manifest, the golden pack and the file.
-
-    Applications read the manifest or the file's metadata; the golden pack was scored by the names.
-    """
-    task = reference.index.task
-    named = {"the golden pack": json.dumps(task.classes)} if task is not None else {}
-    if artifact.format == "onnx":
-        named["the file"] = session.labels() or "[]"
-    for what, found in named.items():
-        if found != json.dumps(artifact.labels):
-            return Finding.of(
-                Code.LABELS_DIFFER,
-                f"{artifact.id}: classes are {json.dumps(artifact.labels)} in the manifest, "
-                f"{found} in {what}",
-            )
-    return None
-
-
-def _run(session: Session, artifact: Artifact, inputs: Tensors, pieces: list[int]) -> NDArray[Any]:
+def _output(
+    session: Session, artifact: Artifact, inputs: Tensors, pieces: list[int]
+) -> NDArray[Any]:
     if artifact.states:
         return run_pieces(session, artifact, inputs, pieces)
     outputs = session.run(inputs)
@@ -114,3 +97,26 @@ def _run(session: Session, artifact: Artifact, inputs: Tensors, pieces: list[int
     if name not in outputs:
         raise RunFailed(f"no output is called {name}")
     return outputs[name].copy()
+
+
+def _run(context: Context) -> list[Problem] | None:
+    try:
+        found = run_task(context.session, context.artifact, context.reference)
+    except (RunFailed, ExportError) as error:
+        message = f"held-out data does not run: {error}"
+        return [Problem(code=Code.RUN_FAILED, message=message)]
+    context.result.task = found
+    return None if found is None else fallen(found)
+
+
+def _applies(artifact: Artifact, runtime: Runtime, index: ReferenceIndex | None) -> bool:
+    return index is not None and index.task is not None
+
+
+TASK = Check(
+    name="task",
+    title="the score on held-out data is that of float64, as far as rounding allows",
+    codes=(Code.METRIC_FELL,),
+    applies=_applies,
+    run=_run,
+)

@@ -9,24 +9,31 @@ other sizes.
 
 from collections.abc import Sequence, Set
 
+from linattn_runtime_checks.checks.base import Check, Context, Problem, When, of_dynamic_axes
+from linattn_runtime_checks.checks.signature import static_axes
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.report.model import CaseResult, Finding
+from linattn_runtime_checks.report.model import CaseResult
 
 _RIGHT = (Code.PASS, Code.RUNTIME_INEXACT)
 _GROSS = 0.01
 """A relative error that is no matter of precision."""
 
 
+def _run(context: Context) -> list[Problem]:
+    declared = context.signature
+    static = set() if declared is None else static_axes(context.artifact, declared)
+    return frozen_axes(context.artifact, context.cases, labelled_static=static)
+
+
 def frozen_axes(
-    artifact: Artifact, cases: Sequence[CaseResult], where: str, *, labelled_static: Set[str]
-) -> list[Finding]:
-    """A finding for each axis that was frozen inside.
+    artifact: Artifact, cases: Sequence[CaseResult], *, labelled_static: Set[str]
+) -> list[Problem]:
+    """A problem for each axis that was frozen inside.
 
     Args:
         artifact: its manifest entry.
         cases: outcomes of one mode; those on N(0, 1) inputs count.
-        where: artifact and runtime, for the message.
         labelled_static: axes that the file itself declares static; they have a code of their own.
     """
     plain = [case for case in cases if case.family == "normal"]
@@ -43,10 +50,10 @@ def frozen_axes(
         if axis.captured not in right or not wrong:
             continue
         message = (
-            f"{where}: axis {name} is labelled dynamic but frozen inside: right at the captured "
+            f"axis {name} is labelled dynamic but frozen inside: right at the captured "
             f"{axis.captured}{_also(right, axis.captured)}, wrong at {_listed(wrong)}"
         )
-        found.append(Finding.of(Code.AXIS_FROZEN_INSIDE, message))
+        found.append(Problem(code=Code.AXIS_FROZEN_INSIDE, message=message))
     return found
 
 
@@ -64,3 +71,14 @@ def _also(right: list[int], captured: int) -> str:
 def _listed(sizes: list[int], most: int = 8) -> str:
     more = f" and {len(sizes) - most} more" if len(sizes) > most else ""
     return ", ".join(map(str, sizes[:most])) + more
+
+
+AXES = Check(
+    name="axes",
+    title="axes that are labelled dynamic were not frozen inside",
+    codes=(Code.AXIS_FROZEN_INSIDE,),
+    when=When.EVERY_MODE,
+    applies=of_dynamic_axes,
+    run=_run,
+    faults=("count-frozen", "loop-unrolled"),
+)

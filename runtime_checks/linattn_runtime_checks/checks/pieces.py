@@ -11,26 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Reference
-from linattn_runtime_checks.report.model import CheckResult
+from linattn_runtime_checks.reference import Case
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
 from linattn_runtime_checks.verdict import compare
 
-NAME = "pieces"
 _CUTS = (1, 2, 31)
 """Lengths of the pieces of a prefill; the rest is the last."""
 
 
-def check_pieces(session: Session, artifact: Artifact, reference: Reference) -> CheckResult | None:
-    """Run the sequence in pieces; None where the artifact has no state, or takes no such pieces.
-
-    Raises:
-        RunFailed: a piece does not run, or an output is missing.
-    """
+def _run(context: Context) -> list[Problem] | None:
+    session, artifact, reference = context.session, context.artifact, context.reference
     case = reference.index.stream
-    if not artifact.states or case is None:
+    if case is None:
         return None
     pieces = _pieces(artifact, case)
     if pieces is None or not artifact.accepts(case.batch, pieces[0]):
@@ -40,13 +35,10 @@ def check_pieces(session: Session, artifact: Artifact, reference: Reference) -> 
     expected = reference.outputs(case)[output.name]
     result = compare(got, expected, output.dtype, case.yardstick())
     if result.code is Code.PASS:
-        return CheckResult(name=NAME, code=Code.PASS)
+        return []
     how = "token by token" if len(pieces) == case.sequence else f"in pieces of {_said(pieces)}"
-    return CheckResult(
-        name=NAME,
-        code=Code.PIECES_DIFFER,
-        message=f"{case.sequence} tokens {how} are not the whole: {result.message}",
-    )
+    message = f"{case.sequence} tokens {how} are not the whole: {result.message}"
+    return [Problem(code=Code.PIECES_DIFFER, message=message)]
 
 
 def run_pieces(
@@ -93,3 +85,13 @@ def _pieces(artifact: Artifact, case: Case) -> list[int] | None:
 
 def _said(pieces: list[int]) -> str:
     return ", ".join(map(str, pieces))
+
+
+PIECES = Check(
+    name="pieces",
+    title="a sequence run piece by piece, state by state, is the whole",
+    codes=(Code.PIECES_DIFFER,),
+    applies=lambda artifact, runtime, index: bool(artifact.states),
+    run=_run,
+    faults=("state-forgotten", "state-kept", "state-fades"),
+)

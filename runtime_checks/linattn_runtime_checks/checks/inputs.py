@@ -1,0 +1,30 @@
+"""Which inputs of a golden pack a check tries again, changed."""
+
+from collections.abc import Sequence
+
+from linattn_runtime_checks.manifest import Artifact
+from linattn_runtime_checks.reference import Case, Reference
+
+PADDED = ("right-padding", "left-padding", "inside-padding", "one-token", "one-empty")
+"""Families of masks that have real and padded tokens."""
+_USUAL_TOKENS = 256
+
+
+def cases_for(artifact: Artifact, reference: Reference) -> list[Case]:
+    """The cases whose sizes the artifact declares."""
+    return [c for c in reference.index.cases if artifact.accepts(c.batch, c.sequence)]
+
+
+def usual(artifact: Artifact, reference: Reference) -> list[Case]:
+    """Those of them that are not meant to break anything."""
+    return [case for case in cases_for(artifact, reference) if not case.hostile]
+
+
+def plain(artifact: Artifact, reference: Reference) -> list[Case]:
+    """Those of them that hold N(0, 1) and no padding."""
+    return [case for case in usual(artifact, reference) if case.family == "normal"]
+
+
+def closest(cases: Sequence[Case]) -> Case:
+    """The case nearest to a usual size: neither trivial nor long."""
+    return min(cases, key=lambda case: (abs(case.batch * case.sequence - _USUAL_TOKENS), case.name))
