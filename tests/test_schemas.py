@@ -14,7 +14,7 @@ from linattn_runtime_checks.report.model import Report
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMAS: dict[str, type[BaseModel]] = {
-    "manifest-1.5.schema.json": Manifest,
+    "manifest-1.6.schema.json": Manifest,
     "report-1.5.schema.json": Report,
     "inputs-1.0.schema.json": InputsSpec,
 }

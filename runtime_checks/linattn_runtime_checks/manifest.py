@@ -23,7 +23,7 @@ from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
-SCHEMA_VERSION = "1.5"
+SCHEMA_VERSION = "1.6"
 LABELS = "linattn.labels"
 """In an ONNX file's metadata_props: JSON of the artifact's ``labels``."""
 
@@ -208,7 +208,8 @@ class Manifest(Record):
 
     schema_version: str = Field(pattern=r"^\d+\.\d+$")
     tool: Tool
-    command: list[str]
+    command: list[str] | None
+    """The command that makes this folder; None where a call from Python made it."""
     seed: int
     environment: dict[str, str | int | None]
     artifacts: list[Artifact]
