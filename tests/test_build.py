@@ -265,7 +265,7 @@ def test_verified_ranges_are_in_the_manifest(small_folder: Path) -> None:
 
 
 def test_the_command_in_the_manifest_has_no_path(small_folder: Path) -> None:
-    command = manifest.read(small_folder).command
+    command = manifest.read(small_folder).command or []
     assert command[:2] == ["linattn-export", "build"]
     assert not [word for word in command if "/" in word]
     request = BuildRequest(weights=Path("some/folder/w.safetensors"), dynamic="", lengths=())

@@ -177,7 +177,8 @@ def test_real_inputs_fixed_lengths_and_weights_from_the_command(tmp_path: Path) 
     assert report.exit_code is ExitCode.PASS, report.all_findings()
     assert {a.variant for a in report.artifacts} == {"dynamic", "n12"}
     manifest = read(folder)
-    assert "--module own_nets:SequenceFirst --inputs x.toml" in " ".join(manifest.command)
+    command = " ".join(manifest.command or [])
+    assert "--module own_nets:SequenceFirst --inputs x.toml" in command
     with open_reference(folder / manifest.artifacts[0].reference) as reference:
         (case,) = [case for case in reference.index.cases if case.family == "samples"]
         assert (case.batch, case.sequence) == (4, 9)

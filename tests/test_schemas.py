@@ -14,8 +14,8 @@ from linattn_runtime_checks.report.model import Report
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMAS: dict[str, type[BaseModel]] = {
-    "manifest-1.5.schema.json": Manifest,
     "report-1.6.schema.json": Report,
+    "manifest-1.6.schema.json": Manifest,
     "inputs-1.0.schema.json": InputsSpec,
 }
 _MODES: dict[type[BaseModel], Literal["validation", "serialization"]] = {

@@ -132,10 +132,12 @@ def _file_lines(document: dict[str, Any]) -> list[str]:
 
 
 def _folder_lines(document: dict[str, Any]) -> list[str]:
+    command = document["command"]
+    made_by = "none: made by a call from Python" if command is None else " ".join(command)
     lines = [
         f"verdict    {document['verdict']}",
         f"tool       {document['tool']['name']} {document['tool']['version']}",
-        f"command    {' '.join(document['command'])}",
+        f"command    {made_by}",
         f"artifacts  {len(document['artifacts'])}",
     ]
     for artifact in document["artifacts"]:

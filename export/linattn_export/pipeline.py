@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -59,14 +60,22 @@ def build(request: BuildRequest) -> Report:
         ExportError: an artifact cannot be made; the folder that was there is unchanged.
     """
     if request.module is not None:
-        return build_subjects(request, lambda: subjects_of_module(request))
-    return build_subjects(request, lambda: contextlib.nullcontext(make_subjects(request)))
+        subjects = partial(subjects_of_module, request)
+        return build_subjects(request, subjects, command_of(request))
+    return build_subjects(
+        request, lambda: contextlib.nullcontext(make_subjects(request)), command_of(request)
+    )
 
 
 def build_subjects(
-    request: BuildRequest, subjects: Callable[[], AbstractContextManager[list[Subject]]]
+    request: BuildRequest,
+    subjects: Callable[[], AbstractContextManager[list[Subject]]],
+    command: list[str] | None,
 ) -> Report:
-    """As :func:`build`, of subjects that are made, and given back, by ``subjects``."""
+    """As :func:`build`, of subjects that are made, and given back, by ``subjects``.
+
+    The manifest records ``command``, which is None where no command makes these subjects.
+    """
     start = time.monotonic()
     formats = _formats(request)
     if request.check:
@@ -76,7 +85,7 @@ def build_subjects(
         _import_all(formats)
         if request.check and any(kind.name == "onnx" for kind in formats):
             require_runtime(request.onnx_forms)
-        document, report = _written_and_judged(folder, made, formats, request)
+        document, report = _written_and_judged(folder, made, formats, request, command)
         if request.shrink:
             shrink_repros(folder, report, request, build)
         record(folder, document, report)
@@ -111,33 +120,32 @@ def _import_all(formats: list[Format]) -> None:
 
 
 def _written_and_judged(
-    folder: Path, subjects: list[Subject], formats: list[Format], request: BuildRequest
+    folder: Path,
+    subjects: list[Subject],
+    formats: list[Format],
+    request: BuildRequest,
+    command: list[str] | None,
 ) -> tuple[Manifest, Report]:
     """Every artifact is judged while the next ones are written."""
+    document = _empty(request, command)
     if not request.check:
         torch.set_num_threads(environment.cores())
-        document = _write(folder, subjects, formats, request, lambda artifact: None)
+        _write(folder, subjects, formats, request, document, lambda artifact: None)
         return document, describe_unchecked(document)
     torch.set_num_threads(1)  # the other cores judge
     check = _check_request(folder, subjects, request)
     artifacts = sum(len(_pairs(subject, formats)) for subject in subjects)
     with judging(folder, check, artifacts, [kind.name for kind in formats]) as begun:
-        document = _write(folder, subjects, formats, request, begun.add)
+        _write(folder, subjects, formats, request, document, begun.add)
         return document, check_folder(folder, document, check, begun)
 
 
-def _write(
-    folder: Path,
-    subjects: list[Subject],
-    formats: list[Format],
-    request: BuildRequest,
-    written: Callable[[Artifact], None],
-) -> Manifest:
-    """Write everything but manifest and reports; ``written`` is told of every artifact."""
-    document = Manifest(
+def _empty(request: BuildRequest, command: list[str] | None) -> Manifest:
+    """The manifest of a folder that holds nothing yet."""
+    return Manifest(
         schema_version=manifest.SCHEMA_VERSION,
         tool=Tool(name="linattn-export", version=environment.version("linattn") or "unknown"),
-        command=command_of(request),
+        command=command,
         seed=request.seed,
         environment=environment.describe(),
         artifacts=[],
@@ -145,12 +153,22 @@ def _write(
         test_data=[],
         verdict="UNVERIFIED",
     )
+
+
+def _write(
+    folder: Path,
+    subjects: list[Subject],
+    formats: list[Format],
+    request: BuildRequest,
+    document: Manifest,
+    written: Callable[[Artifact], None],
+) -> None:
+    """Write everything but manifest and reports; ``written`` is told of every artifact."""
     steps = sum(1 + len(_pairs(subject, formats)) for subject in subjects)
     with progress("exporting", steps, quiet=request.quiet) as bar:
         for subject in subjects:
             for artifact in _write_subject(folder, subject, formats, request, document, bar):
                 written(artifact)
-    return document
 
 
 def _write_subject(

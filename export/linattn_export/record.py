@@ -4,8 +4,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from linattn_export.cases import verified_batch
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp
@@ -51,7 +49,7 @@ def entry_of(
         entry=job.subject.graph,
         form=job.variant.form,
         states=state_links(job),
-        dtype="float16" if job.subject.dtype == torch.float16 else "float32",
+        dtype=job.dtype,
         parameters=sum(tensor.numel() for tensor in tensors),
         weight_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
         nodes=written.nodes,

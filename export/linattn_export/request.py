@@ -135,7 +135,10 @@ def _value(text: str) -> object:
 
 
 def command_of(request: BuildRequest) -> list[str]:
-    """The command line that makes the same folder, without paths of this machine."""
+    """The command line that makes the same folder, without paths of this machine.
+
+    Files are named without their folders, so it is to be run from where they lie.
+    """
     words = ["linattn-export", "build"]
 
     def add(flag: str, *values: object) -> None:
@@ -171,4 +174,7 @@ def command_of(request: BuildRequest) -> list[str]:
     add("--entry", *request.entries)
     if request.onnx_forms != (PORTABLE,):
         add("--onnx-form", *request.onnx_forms)
+    words.extend([] if request.check else ["--no-check"])
+    words.extend([] if request.latency else ["--no-latency"])
+    add("--runtime", *request.runtimes)
     return words

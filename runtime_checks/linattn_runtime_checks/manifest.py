@@ -23,7 +23,8 @@ from linattn_runtime_checks.codes import Code
 from linattn_runtime_checks.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
-SCHEMA_VERSION = "1.5"
+SCHEMA_VERSION = "1.6"
+FloatName = Literal["float64", "float32", "bfloat16", "float16"]
 LABELS = "linattn.labels"
 """In an ONNX file's metadata_props: JSON of the artifact's ``labels``."""
 
@@ -131,7 +132,7 @@ class Artifact(StoredFile):
     entry: Literal["forward", "prefill", "step"] = "forward"
     form: str = "portable"
     states: list[StateLink] = []
-    dtype: Literal["float32", "float16"]
+    dtype: FloatName
     parameters: int
     weight_bytes: int
     nodes: int | None = None
@@ -208,7 +209,8 @@ class Manifest(Record):
 
     schema_version: str = Field(pattern=r"^\d+\.\d+$")
     tool: Tool
-    command: list[str]
+    command: list[str] | None
+    """The command that makes this folder; None where a call from Python made it."""
     seed: int
     environment: dict[str, str | int | None]
     artifacts: list[Artifact]

@@ -70,9 +70,9 @@ class Case(BaseModel):
         known = self.states.get(output, self)
         return yardstick(known.eager_error.error(), known.sensitivity.error())
 
-    def rounding(self) -> float:
-        """The larger part of the yardstick: the share of the output that rounding can move."""
-        allowed = self.yardstick()
+    def rounding(self, output: str = "") -> float:
+        """The larger part of the yardstick: the share of an output that rounding can move."""
+        allowed = self.yardstick(output)
         return max(allowed.row, allowed.whole)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from torch import nn
 from torch.export import ExportedProgram
@@ -15,7 +16,7 @@ from linattn_export.subject import Subject
 from linattn_export.unrolled import unrolled
 from linattn_export.variants import Variant
 from linattn_models import Domain
-from linattn_runtime_checks.manifest import Note, TensorSpec
+from linattn_runtime_checks.manifest import FloatName, Note, TensorSpec
 
 _DTYPES = {"mask": "bool", "tokens": "int64", "state": "float32"}
 """Of inputs by kind, whatever the dtype of the artifact; a state in half precision drifts."""
@@ -50,9 +51,14 @@ class Job:
         """What the capture says of every file that is made from it."""
         return unrolled(self.program, self.subject, self.variant)
 
+    @property
+    def dtype(self) -> FloatName:
+        """Of weights, floating-point inputs and outputs, as the manifest names it."""
+        return cast(FloatName, str(self.subject.dtype).removeprefix("torch."))
+
     def specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
         """The inputs and outputs that the artifact promises."""
-        dtype = str(self.subject.dtype).removeprefix("torch.")
+        dtype = self.dtype
         inputs = [
             TensorSpec(
                 name=spec.name,

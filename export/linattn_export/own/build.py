@@ -89,7 +89,9 @@ def export_module(
         quiet=quiet,
         shrink=False,
     )
-    return build_subjects(request, lambda: _subjects(module, read_spec(inputs), request, name))
+    return build_subjects(
+        request, lambda: _subjects(module, read_spec(inputs), request, name), command=None
+    )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from linattn_runtime_checks.blame.rungs import RUNGS, Rung
 from linattn_runtime_checks.codes import fails_nothing
 from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case
+from linattn_runtime_checks.reference import Case, Rounding
 from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
 from linattn_runtime_checks.verdict import SENSITIVITY_FACTOR, K
 
@@ -74,9 +74,15 @@ def climb(artifact: Artifact, failed: RuntimeResult, case: Case, results: Result
 
 
 def _eager(case: Case) -> Step:
-    """PyTorch departs where its error is not what moving inputs and weights by a rounding does."""
-    error, unit = case.eager_error.error(), case.sensitivity.error().times(SENSITIVITY_FACTOR)
-    multiple = error.row / unit.row if unit.row else 0.0
+    """PyTorch departs where its error is not what moving inputs and weights by a rounding does.
+
+    Of several outputs, the one that departs furthest counts.
+    """
+    multiple = 0.0
+    outputs: list[Case | Rounding] = [case, *case.states.values()]
+    for known in outputs:
+        error, unit = known.eager_error.row, known.sensitivity.row * SENSITIVITY_FACTOR
+        multiple = max(multiple, error / unit if unit else 0.0)
     detail = f"{multiple:.2g}x what a rounding of inputs and weights moves"
     status = "departs" if multiple > K else "agrees"
     return Step(rung="eager", status=status, detail=detail)
@@ -91,13 +97,12 @@ def _step(rung: Rung, case: Case, siblings: list[tuple[Artifact, list[RuntimeRes
     ]
     if not runs:
         return Step(rung=rung.name, status="not run", detail=rung.absent)
-    found = [_of_case(run, case, rung.mode) for run in runs]
-    known = [each for each in found if each is not None]
+    known = [each for run in runs for each in _of_case(run, case, rung.mode)]
     if not known:
         what = "; ".join(str(f.code) for run in runs for f in run.findings[:1]) or "no such case"
         return Step(rung=rung.name, status="not run", detail=what)
     wrong = [each for each in known if not fails_nothing(each.code)]
-    worst = wrong[0] if wrong else known[0]
+    worst = max(wrong or known, key=lambda each: each.multiple or 0.0)
     multiple = "" if worst.multiple is None else f"{worst.multiple:.3g}x the rounding"
     return Step(
         rung=rung.name,
@@ -106,11 +111,9 @@ def _step(rung: Rung, case: Case, siblings: list[tuple[Artifact, list[RuntimeRes
     )
 
 
-def _of_case(run: RuntimeResult, case: Case, mode: str | None) -> CaseResult | None:
-    for each in run.cases:
-        if each.case == case.name and (mode is None or each.mode == mode):
-            return each
-    return None
+def _of_case(run: RuntimeResult, case: Case, mode: str | None) -> list[CaseResult]:
+    """What came of every output."""
+    return [each for each in run.cases if each.case == case.name and mode in (None, each.mode)]
 
 
 def _tf32(failed: RuntimeResult) -> str:

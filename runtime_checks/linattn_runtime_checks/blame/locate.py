@@ -1,6 +1,6 @@
 """Inside one failing ONNX artifact: the first node that departs, and the guilty optimiser."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linattn_runtime_checks.blame.nodes import first_departing_node
@@ -11,7 +11,7 @@ from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.reference import Case, Reference, holder
 from linattn_runtime_checks.report.model import CaseResult, Located, RuntimeResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
-from linattn_runtime_checks.verdict import compare
+from linattn_runtime_checks.verdict import Error, compare
 
 WRONG = {
     Code.PARITY_EXCEEDED, Code.NONFINITE_MISMATCH, Code.ZERO_ROW_NOT_ZERO, Code.SHAPE_MISMATCH,
@@ -22,6 +22,27 @@ def smallest_failing(cases: Sequence[CaseResult]) -> CaseResult | None:
     """The case with the fewest tokens that is wrong, None if none is."""
     wrong = [case for case in cases if case.code in WRONG]
     return min(wrong, key=lambda case: (case.batch * case.sequence, case.case), default=None)
+
+
+def wrong_outputs(
+    outputs: Tensors, expected: Tensors, artifact: Artifact, rounding: Mapping[str, Error]
+) -> list[str]:
+    """The names of the outputs that are wrong, each by its own dtype and yardstick.
+
+    Args:
+        outputs: what a session gave.
+        expected: in float64; what the session did not give is not compared.
+        artifact: its manifest entry.
+        rounding: what rounding costs on each output.
+    """
+    dtypes = {spec.name: spec.dtype for spec in artifact.outputs}
+    return [
+        name
+        for name, tensor in expected.items()
+        if name in outputs
+        and compare(outputs[name], tensor, dtypes.get(name, artifact.dtype), rounding[name]).code
+        in WRONG
+    ]
 
 
 def locate(
@@ -53,7 +74,8 @@ def locate(
             if found is not None:
                 result.departure = Located(name=found.node, message=found.message)
         off = [c for c in result.cases if c.case == failing.case and c.mode == "optimizer-off"]
-        if off and off[0].code not in WRONG and found_in is not None:
+        right = bool(off) and all(of_output.code not in WRONG for of_output in off)
+        if right and found_in is not None:
             _optimizer(result, artifact, *found_in, path)
     except (RunFailed, ExportError) as error:
         result.departure = Located(name="", message=f"the nodes cannot be compared: {error}")
@@ -65,10 +87,8 @@ def _optimizer(
     expected = reference.outputs(case)
 
     def wrong(outputs: Tensors) -> bool:
-        return any(
-            compare(outputs[name], tensor, artifact.dtype, case.yardstick()).code in WRONG
-            for name, tensor in expected.items()
-        )
+        rounding = {name: case.yardstick(name) for name in expected}
+        return bool(wrong_outputs(outputs, expected, artifact, rounding))
 
     found = blame_optimizers(output_fails(path, reference.inputs(case), wrong))
     if found is not None:

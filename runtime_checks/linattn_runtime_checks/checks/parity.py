@@ -65,7 +65,6 @@ def run_cases(
             "family": case.family,
             "batch": case.batch,
             "sequence": case.sequence,
-            "rounding": case.rounding(),
         }
         try:
             inputs = reference.inputs(case)
@@ -88,7 +87,8 @@ def run_cases(
             if lost and case.hostile and not artifact.finite and result.code is Code.PASS:
                 numbers |= {"code": Code.OUTSIDE_DOMAIN, "message": _OUTSIDE, "multiple": None}
                 lost = False
-            yield CaseResult(**common, nonfinite=lost, **numbers)
+            rounding = case.rounding(name)
+            yield CaseResult(**common, rounding=rounding, nonfinite=lost, **numbers)
 
 
 def _lost(inputs: Tensors, output: NDArray[Any]) -> bool:

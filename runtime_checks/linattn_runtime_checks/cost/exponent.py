@@ -2,6 +2,9 @@
 
 A cost of ``fixed + N`` has a slope below one where the fixed part is not small: what is reported
 holds for the lengths that were measured, and approaches the true power as they grow.
+
+A power is told only where its interval is too narrow to hold two whole powers, such as linear and
+quadratic. The functions at the end are the only words that renderers have for one.
 """
 
 import math
@@ -19,6 +22,10 @@ _NORMAL = 1.960
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 _SPAN = 8
+_TWO_POWERS = 1.0
+"""An interval that is as wide as this may hold two whole powers, and tells nothing."""
+NOT_BOUNDED = "not measured well enough"
+"""What is printed instead of a power whose interval tells nothing."""
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -31,6 +38,11 @@ class Exponent(BaseModel):
     low: float
     high: float
     lengths: list[int]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the interval is narrow enough to be a statement."""
+        return self.high - self.low < _TWO_POWERS
 
 
 def fit(samples: Mapping[int, Sequence[float]], *, seed: int = 0) -> Exponent | None:
@@ -119,3 +131,25 @@ def asymptotic(measured: Mapping[int, T]) -> dict[int, T]:
     Below it the fixed part of a cost is not small, and would make any growth look milder.
     """
     return {n: found for n, found in measured.items() if n * _SPAN >= max(measured)}
+
+
+def power(found: Exponent | None) -> str:
+    """Such as ``N^1.03``, for a label; empty where nothing can be told."""
+    return f"N^{found.value:.2f}" if found is not None and found.bounded else ""
+
+
+def cell(found: Exponent | None) -> str:
+    """The power and its interval, for a table."""
+    if found is None:
+        return "-"
+    if not found.bounded:
+        return NOT_BOUNDED
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+def sentence(found: Exponent) -> str:
+    """How a curve grows and what that rests on, to follow the name of the curve."""
+    lengths = f"{min(found.lengths)} to {max(found.lengths)} tokens"
+    if not found.bounded:
+        return f": growth {NOT_BOUNDED} ({lengths})"
+    return f" grows as {power(found)} (95 %: {found.low:.2f} to {found.high:.2f}, {lengths})"

@@ -24,8 +24,10 @@ def count_frozen(graph: Graph, artifact: Artifact) -> bool:
     captured = artifact.axis("sequence").captured
 
     def make(graph: Graph, inner: str) -> str:
+        from onnx.helper import tensor_dtype_to_np_dtype
+
         element = graph.model.graph.output[0].type.tensor_type.elem_type
-        kind = np.float16 if artifact.dtype == "float16" else np.float32
+        kind = tensor_dtype_to_np_dtype(element)
         size = graph.append("Shape", [name], start=axis, end=axis + 1)
         count = graph.append("Cast", [size], to=element)
         share = graph.append("Div", [count, graph.constant(np.array([captured], kind))])

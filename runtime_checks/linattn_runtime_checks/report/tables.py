@@ -1,7 +1,7 @@
 """The tables of a report as headings and rows of text; the renderers only draw them."""
 
 from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.cost.exponent import Exponent
+from linattn_runtime_checks.cost.exponent import NOT_BOUNDED, cell
 from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.report.latency import LatencyTable
 from linattn_runtime_checks.report.model import ArtifactResult, Report, RuntimeResult
@@ -131,8 +131,8 @@ def cost_table(report: Report) -> Table | None:
                     artifact.id,
                     result.runtime,
                     _certificate(result),
-                    _exponent(result.memory_exponent),
-                    _exponent(latency),
+                    cell(result.memory_exponent),
+                    cell(latency),
                 )
             )
     if not rows:
@@ -140,7 +140,8 @@ def cost_table(report: Report) -> Table | None:
     note = (
         "tensors: how the largest tensor of the graph grows with the length, and the node that "
         "makes a quadratic one; memory, latency: the power of the length with which peak memory "
-        "and median latency grow over the lengths measured, with a 95 % interval"
+        "and median latency grow over the lengths measured, with a 95 % interval; "
+        f"{NOT_BOUNDED}: the interval may hold both linear and quadratic"
     )
     headings = ("artifact", "runtime", "tensors", "memory", "latency")
     return Table(title="Cost in the sequence length", headings=headings, rows=rows, note=note)
@@ -152,7 +153,3 @@ def _certificate(result: RuntimeResult) -> str:
     if result.cost.kind == "quadratic":
         return f"quadratic: {result.cost.quadratic[0].node}"
     return result.cost.kind
-
-
-def _exponent(found: Exponent | None) -> str:
-    return "-" if found is None else f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"

@@ -64,6 +64,9 @@ class Runtime:
     proves which nodes ran where, and raises like ``open``. ``certify(path, artifact, session)``
     reads the cost off the graph, where the format has one to read. ``keeps_memory``: a session
     holds on to what its runs needed, and so would hide what the next one needs.
+    ``program``: the lines of Python that open the file ``here / FILE`` and run it, for programs
+    that show a failure; from ``inputs``, a dictionary by name, they make ``outputs``, another.
+    ``INPUTS`` and ``OUTPUTS`` are the names in order. Without it, no such program is written.
     ``excused(path, artifact, judged, session, tell)`` gives the results again, with another code
     where the file is right and a kernel of the runtime is not exact. ``declares_shapes`` and
     ``declares_labels``: its files say which inputs and outputs they have, and which classes.
@@ -82,5 +85,6 @@ class Runtime:
     declares_labels: bool = False
     placed: Callable[[Path, Artifact, SessionOptions, Tensors], Any] | None = None
     certify: Callable[[Path, Artifact, Any], list[CostCertificate]] | None = None
+    program: str | None = None
     excused: Callable[[Path, Artifact, Any, Any, Callable[[str], None]], list[Any]] | None = None
     locate: Callable[[Any, Artifact, Any, Path], None] | None = None

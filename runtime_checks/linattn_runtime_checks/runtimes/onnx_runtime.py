@@ -12,7 +12,9 @@ from linattn_runtime_checks.cost.certificate import CostCertificate, unknown
 from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
 from linattn_runtime_checks.manifest import LABELS, Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, SessionOptions, Tensors
+from linattn_runtime_checks.runtimes.onnx_program import onnx_program
 from linattn_runtime_checks.runtimes.placement import Placement, prove
+from linattn_runtime_checks.runtimes.side_files import refuse_other_data
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
@@ -25,8 +27,6 @@ _DTYPES = {
     "tensor(int32)": "int32",
     "tensor(bool)": "bool",
 }
-# How protobuf writes the name of the file that holds a tensor outside of the model, and its size.
-_EXTERNAL = re.compile(rb"\x0a\x08location\x12(.)", re.DOTALL)
 # A model of one Add, opset 14, IR 7: opening it shows whether a provider really starts.
 _PROBE = bytes.fromhex(
     "080712003a390a0e0a01780a01781201792203416464120570726f62655a0f0a0178120a0a080801"
@@ -47,7 +47,7 @@ class OrtSession:
     ) -> None:
         import onnxruntime as ort
 
-        _refuse_other_data(path, beside)
+        refuse_other_data(path, beside)
         settings = ort.SessionOptions()
         settings.graph_optimization_level = getattr(
             ort.GraphOptimizationLevel, LEVELS[options.mode]
@@ -95,25 +95,6 @@ class OrtSession:
     def providers(self) -> list[str]:
         """See Session."""
         return list(self.session.get_providers())
-
-
-def _refuse_other_data(path: Path, beside: Sequence[str]) -> None:
-    """A side file without a hash in the manifest: its weights could be anybody's.
-
-    Raises:
-        ExportError: the file keeps tensors in one that is not among ``beside``.
-    """
-    if not path.is_file():
-        return
-    for found in _EXTERNAL.finditer(path.read_bytes()):
-        size = found.group(1)[0]
-        name = found.string[found.end() : found.end() + size].decode(errors="replace")
-        if size > 127 or name not in beside:
-            raise ExportError(
-                f"{path.name} keeps tensors in another file, {name!r}, which the manifest does "
-                "not vouch for; save it as one file (onnx.save with save_as_external_data=False) "
-                "and build again"
-            )
 
 
 def require_provider(asked: str, got: list[str]) -> None:
@@ -288,6 +269,7 @@ ORT_CPU = Runtime(
     unavailable=cpu_unavailable,
     prepare=_prepare,
     open=_open_cpu,
+    program=onnx_program(_provider_list(CPU)),
     placed=partial(_placed, provider=CPU),
     certify=_certify,
     excused=_excused,
@@ -303,6 +285,7 @@ ORT_CUDA = Runtime(
     unavailable=cuda_unavailable,
     prepare=_prepare,
     open=_open_cuda,
+    program=onnx_program(_provider_list(CUDA)),
     placed=partial(_placed, provider=CUDA),
     certify=_certify,
     declares_labels=True,

@@ -143,6 +143,16 @@ def _last_line(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
+# See Runtime.program.
+_PROGRAM = """\
+import torch
+
+module = {load}
+with torch.no_grad():
+    found = module(*(torch.from_numpy(inputs[name]) for name in INPUTS))
+found = found if isinstance(found, (tuple, list)) else (found,)
+outputs = {{name: tensor.numpy() for name, tensor in zip(OUTPUTS, found, strict=True)}}
+"""
 TORCHSCRIPT = Runtime(
     name="torchscript",
     title="TorchScript in PyTorch, CPU",
@@ -152,6 +162,7 @@ TORCHSCRIPT = Runtime(
     prepare=_prepare,
     open=_open_torchscript,
     declares_shapes=False,
+    program=_PROGRAM.format(load='torch.jit.load(str(here / FILE), map_location="cpu").eval()'),
 )
 PT2 = Runtime(
     name="pt2",
@@ -161,5 +172,6 @@ PT2 = Runtime(
     unavailable=unavailable,
     prepare=_prepare_pt2,
     open=_open_pt2,
+    program=_PROGRAM.format(load="torch.export.load(here / FILE).module()"),
     certify=_certify,
 )

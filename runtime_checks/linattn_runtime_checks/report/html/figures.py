@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from linattn_runtime_checks.cost.exponent import power
 from linattn_runtime_checks.report.html.curves import BASELINE, Curve
 from linattn_runtime_checks.report.html.svg import PALETTE, SERIES, inline_svg, settings
 from linattn_runtime_checks.report.html.values import printable
@@ -130,12 +131,12 @@ def _draw_curve(axes: "Axes", curve: Curve, style: int, gid: str) -> None:
     size, face = 4.6, PALETTE["surface"] if style == 0 else colour
     if not curve.joined:  # larger and hollow: they lie on the points of the dynamic artifact
         line, marker, size, face = "none", "D", 7.5, "none"
-    growth = "" if curve.exponent is None else f", N^{curve.exponent.value:.2f}"
+    label = ", ".join(filter(None, (curve.label, power(curve.exponent))))
     (drawn,) = axes.plot(
         [point.length for point in curve.points],
         [point.value for point in curve.points],
         linestyle=line, marker=marker, color=colour, linewidth=1.6, markersize=size,
-        markerfacecolor=face, label=printable(f"{curve.label}{growth}"), zorder=3,
+        markerfacecolor=face, label=printable(label), zorder=3,
     )  # fmt: skip
     drawn.set_gid(gid)
     known = [p for p in curve.points if p.low is not None and p.high is not None and p.low > 0]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from linattn_runtime_checks.cost.exponent import Exponent
+from linattn_runtime_checks.cost.exponent import sentence
 from linattn_runtime_checks.report.html.curves import (
     BASELINE,
     Curve,
@@ -145,7 +145,7 @@ def _size_plot(artifacts: list[ArtifactResult], method: str, anchor: str) -> Plo
 
 def _growth(curves: list[Curve]) -> str:
     """How the curves grow, in words; the interval says how far to trust it."""
-    told = [f"{c.label} grows as {exponent_text(c.exponent)}" for c in curves if c.exponent]
+    told = [f"{c.label}{sentence(c.exponent)}" for c in curves if c.exponent]
     if told:
         return "; ".join(told) + "."
     lengths = {point.length for curve in curves for point in curve.points}
@@ -153,15 +153,6 @@ def _growth(curves: list[Curve]) -> str:
         noun = "length" if len(lengths) == 1 else "lengths"
         return f"{len(lengths)} {noun} measured: too few to fit a growth."
     return "No growth was fitted."
-
-
-def exponent_text(exponent: Exponent) -> str:
-    """The fitted power, its interval and what it rests on."""
-    lengths = exponent.lengths
-    return (
-        f"N^{exponent.value:.2f} (95 %: {exponent.low:.2f} to {exponent.high:.2f}, "
-        f"{min(lengths)} to {max(lengths)} tokens)"
-    )
 
 
 def _crossover_text(method: str, crossover: int | None) -> str:
