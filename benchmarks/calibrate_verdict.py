@@ -31,16 +31,16 @@ from linattn_export.perturb import moved
 from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject
 from linattn_export.subjects import make_subjects
-from linattn_runtime_checks import environment
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.runtimes import RUNTIMES
-from linattn_runtime_checks.runtimes.base import Session, SessionOptions
-from linattn_runtime_checks.verdict import (
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import (
     SENSITIVITY_FACTOR,
     Error,
     K,
     error_of,
 )
+from linattn_runtime_checks.results import environment
+from linattn_runtime_checks.runtimes import RUNTIMES
+from linattn_runtime_checks.runtimes.base import Session, SessionOptions
 
 LENGTHS = (1, 2, 7, 33, 64, 127, 257, 512)
 FAMILIES = ("scale=0.001", "normal", "scale=30")

@@ -32,15 +32,15 @@ from pathlib import Path
 from typing import Any
 
 from linattn_export.live import write_live_packs
-from linattn_runtime_checks import environment
-from linattn_runtime_checks.codes import Code, fails_nothing
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import run_jobs
-from linattn_runtime_checks.isolation.process import Limits
-from linattn_runtime_checks.manifest import Manifest, read
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
+from linattn_runtime_checks.contract.codes import Code, fails_nothing
+from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE
+from linattn_runtime_checks.contract.manifest import Manifest, read
+from linattn_runtime_checks.contract.verdict import K
+from linattn_runtime_checks.processes.child import Limits
+from linattn_runtime_checks.processes.pool import run_jobs
+from linattn_runtime_checks.processes.requests import Job
+from linattn_runtime_checks.results import environment
 from linattn_runtime_checks.runtimes import choose
-from linattn_runtime_checks.verdict import K
 
 RESULTS = Path(__file__).parent / "results"
 _FULL_EVERY, _SHORT, _AT_ONCE = 20, 256, 10

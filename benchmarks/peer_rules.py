@@ -23,7 +23,7 @@ from benchmarks.peers.page import PAGE, render
 from benchmarks.peers.rules import real_polygraphy
 from benchmarks.peers.settings import SETTINGS
 from benchmarks.peers.sums import measure_sums
-from linattn_runtime_checks import environment
+from linattn_runtime_checks.results import environment
 
 RESULTS = Path(__file__).parent / "results" / "peer_rules.json"
 

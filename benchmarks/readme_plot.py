@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from linattn_runtime_checks.report.html.sections import model_sections
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.results.report import Report
 
 IMAGE = Path(__file__).parents[1] / "docs" / "latency.svg"
 _RUNTIME = "Latency on ort-cpu"

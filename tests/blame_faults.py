@@ -16,9 +16,9 @@ from linattn_export.formats.onnx_graph import FORMAT as ONNX
 from linattn_export.inputs import draw
 from linattn_export.request import BuildRequest
 from linattn_export.subjects import make_subjects
-from linattn_runtime_checks.blame.fingerprint import Fingerprint
 from linattn_runtime_checks.blame.nodes import Departure, first_departing_node
 from linattn_runtime_checks.blame.optimizers import Setting, open_optimized
+from linattn_runtime_checks.contract.fingerprint import Fingerprint
 from linattn_runtime_checks.runtimes.base import Tensors
 
 Plant = Callable[[onnx.ModelProto], set[str]]

@@ -6,9 +6,9 @@ from pathlib import Path
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.checks.base import Context, When
 from linattn_runtime_checks.checks.performing import perform
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Reference
-from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
+from linattn_runtime_checks.contract.golden_pack import Reference
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Runtime, Session
 

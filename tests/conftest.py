@@ -13,7 +13,7 @@ import pytest
 
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 
 
 def pytest_configure(config: pytest.Config) -> None:

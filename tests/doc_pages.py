@@ -15,7 +15,7 @@ from linattn import NAMES, record_of
 from linattn.adoption import PEERS
 from linattn_export.listing import tables
 from linattn_export.onnx_forms import FORMS, release
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -10,8 +10,8 @@ import onnx
 from onnx import numpy_helper
 
 from conftest import Outcome
-from linattn_runtime_checks.integrity import stored
-from linattn_runtime_checks.manifest import FILE_NAME
+from linattn_runtime_checks.contract.integrity import stored
+from linattn_runtime_checks.contract.manifest import FILE_NAME
 
 CHECK = "linattn_runtime_checks"
 DYNAMIC = "layer/elu/onnx/dynamic"

@@ -6,9 +6,9 @@ from types import ModuleType
 
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.reference import Case, Reference, Tensors
-from linattn_runtime_checks.verdict import Comparison, compare
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import Case, Reference, Tensors
+from linattn_runtime_checks.contract.verdict import Comparison, compare
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from folders import DYNAMIC
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.manifest import read
+from linattn_runtime_checks.contract.manifest import read
+from linattn_runtime_checks.processes.requests import Job
 
 
 def job(folder: Path, artifact_id: str = DYNAMIC, fault: str | None = None) -> Job:

@@ -13,18 +13,18 @@ from onnx import TensorProto, helper, numpy_helper
 
 from linattn_runtime_checks.blame.inexact import excused
 from linattn_runtime_checks.checks.parity import run_cases
-from linattn_runtime_checks.manifest import Artifact, AxisRange, TensorSpec
-from linattn_runtime_checks.reference import (
+from linattn_runtime_checks.contract.golden_pack import (
     Case,
     ReferenceIndex,
     StoredError,
     open_reference,
     write_reference,
 )
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.contract.manifest import Artifact, AxisRange, TensorSpec
+from linattn_runtime_checks.contract.verdict import Error, error_of
+from linattn_runtime_checks.results.report import CaseResult
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions
 from linattn_runtime_checks.runtimes.onnx_runtime import ORT_CPU
-from linattn_runtime_checks.verdict import Error, error_of
 
 Array = NDArray[Any]
 Truth = Callable[[Array], Array]

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import report_pages
 from linattn_runtime_checks.report.html import render_html
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.results.report import Report
 
 STATES = {
     "pass": report_pages.passing,

@@ -11,7 +11,7 @@ def children_of(parent: int) -> list[int]:
 
 def is_ours(pid: int) -> bool:
     try:
-        return b"isolation.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"judging.child_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -5,11 +5,11 @@ They are written down here and not measured, so that a test knows every number o
 
 from typing import Any
 
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.manifest import Manifest
 from linattn_runtime_checks.cost.exponent import Exponent
-from linattn_runtime_checks.manifest import Manifest
-from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.results.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.results.report import (
     ArtifactResult,
     CaseResult,
     CheckResult,

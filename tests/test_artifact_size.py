@@ -9,7 +9,7 @@ from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
 from linattn_export.request import BuildRequest
 from linattn_export.subjects import make_subjects
-from linattn_runtime_checks import manifest
+from linattn_runtime_checks.contract import manifest
 
 
 def test_artifacts_are_their_weights_and_little_more(small_folder: Path) -> None:

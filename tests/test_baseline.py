@@ -9,12 +9,12 @@ from onnx import helper, numpy_helper
 
 from conftest import CallCli, run_cli
 from folders import CHECK, DYNAMIC, FIXED, QUICK, alter, only, report_of
-from linattn_runtime_checks.baseline import LATENCY_BAND, SIZE_BAND, compare, read_baseline
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode, UsageError
-from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode, UsageError
+from linattn_runtime_checks.judging.baseline import LATENCY_BAND, SIZE_BAND, compare, read_baseline
 from linattn_runtime_checks.report.latency_tables import against_table
-from linattn_runtime_checks.report.model import Against, ArtifactResult, Report
+from linattn_runtime_checks.results.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.results.report import Against, ArtifactResult, Report
 
 SPREAD = 0.05
 

@@ -14,10 +14,10 @@ from onnx import numpy_helper
 from conftest import CallCli
 from folders import CHECK, DYNAMIC, SCRIPT, alter, change_weight, entry, only, report_of, restamp
 from linattn_runtime_checks.blame.ladder import climb
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import read
-from linattn_runtime_checks.reference import Case, StoredError
-from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import Case, StoredError
+from linattn_runtime_checks.contract.manifest import read
+from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
 
 PT2 = "layer/elu/pt2/dynamic"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blame_faults import make
-from linattn_runtime_checks.blame.fingerprint import TOLERANCE, Fingerprint
+from linattn_runtime_checks.contract.fingerprint import TOLERANCE, Fingerprint
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:

@@ -26,7 +26,7 @@ from blame_faults import (
 )
 from linattn import METHODS
 from linattn_runtime_checks.blame.nodes import first_departing_node
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.runtimes.base import RunFailed
 
 FAULTS: list[tuple[str, str, bool, Plant]] = [

@@ -17,7 +17,7 @@ from linattn_runtime_checks.blame.optimizers import (
     open_optimized,
     output_fails,
 )
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.runtimes.base import Tensors
 
 

@@ -17,9 +17,8 @@ from linattn_export.request import BuildRequest
 from linattn_runtime_checks.blame import locate as located
 from linattn_runtime_checks.blame.ladder import climb
 from linattn_runtime_checks.blame.optimizers import OptimizerBlame
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact, StoredFile, TensorSpec
-from linattn_runtime_checks.reference import (
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import (
     Case,
     Reference,
     ReferenceIndex,
@@ -28,7 +27,8 @@ from linattn_runtime_checks.reference import (
     open_reference,
     write_reference,
 )
-from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
+from linattn_runtime_checks.contract.manifest import Artifact, StoredFile, TensorSpec
+from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
 from test_own_refusals import SPEC
 
 EXACT, ROUGH = StoredError(row=1e-7, whole=1e-7), StoredError(row=1e-2, whole=1e-2)

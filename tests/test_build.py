@@ -18,9 +18,9 @@ from linattn import METHODS, MultiHeadAttention
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest, command_of
 from linattn_models import MODELS
-from linattn_runtime_checks import manifest
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract import manifest
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.results.report import Report
 
 ONE_MACHINE = (b"/home/", b"/root/", b"/tmp/", b"site-packages", b"Traceback", b'.py", line')
 

@@ -18,8 +18,8 @@ from linattn_export.request import BuildRequest
 from linattn_models import MODELS, ModelError, ModelOptions
 from linattn_models.bytes import MODEL, ByteModel, task, weights_path
 from linattn_models.trained import FOLDER
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.metrics import METRICS
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.metrics import METRICS
 
 TRAINING = Path(__file__).parents[1] / "models" / "training" / "bytes.py"
 TRAINED = sorted({path.stem for path in (FOLDER / "bytes").glob("*.safetensors")} - {"held_out"})

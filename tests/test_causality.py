@@ -12,12 +12,12 @@ from linattn_export.formats.base import Job
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.subjects import make_subjects
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode, ExportError
-from linattn_runtime_checks.manifest import TensorSpec, read
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.manifest import TensorSpec, read
+from linattn_runtime_checks.contract.token_axes import another_from
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Tensors
-from linattn_runtime_checks.token_axes import another_from
 from test_invariances import Change, codes, nothing
 
 Run = Callable[[Tensors], Tensors]

@@ -26,7 +26,7 @@ from folders import (
     only,
     report_of,
 )
-from linattn_runtime_checks.errors import EnvironmentProblem
+from linattn_runtime_checks.contract.errors import EnvironmentProblem
 from linattn_runtime_checks.runtimes import onnx_runtime
 
 # A whole folder

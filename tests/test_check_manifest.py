@@ -7,7 +7,7 @@ import pytest
 
 from conftest import CallCli, Outcome
 from folders import CHECK, FIXED, QUICK, Document, edit, only
-from linattn_runtime_checks.manifest import FILE_NAME
+from linattn_runtime_checks.contract.manifest import FILE_NAME
 
 # Manifests
 

@@ -8,7 +8,7 @@ import pytest
 from linattn_runtime_checks import checks
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
 
@@ -18,7 +18,7 @@ PACKAGE = FOLDER.parent
 
 def test_every_file_of_a_check_is_in_the_table() -> None:
     """One file and one line each; what the others hold is shared by checks."""
-    shared = {"__init__", "base", "inputs", "performing"}
+    shared = {"__init__", "base", "inputs", "outputs", "performing"}
     assert len({path.stem for path in FOLDER.glob("*.py")} - shared) == len(CHECKS)
     assert [check.name for check in CHECKS.values()] == list(CHECKS)
 

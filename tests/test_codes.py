@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from linattn_runtime_checks.checks import CHECKS
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.report.model import SCHEMA_VERSION
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.results.report import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "codes.md"

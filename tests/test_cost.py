@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.manifest import Artifact, AxisRange, TensorSpec
 from linattn_runtime_checks.cost.axes import interpolate, text
 from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.cost.graph import certify_onnx
-from linattn_runtime_checks.errors import ExportError
-from linattn_runtime_checks.manifest import Artifact, AxisRange, TensorSpec
 
 WIDTH = 8
 LINEAR = [

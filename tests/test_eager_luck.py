@@ -11,7 +11,7 @@ from linattn_export.inputs import draw
 from linattn_export.perturb import nearby_inputs
 from linattn_export.request import BuildRequest
 from linattn_export.subjects import make_subjects
-from linattn_runtime_checks.verdict import error_of
+from linattn_runtime_checks.contract.verdict import error_of
 
 
 def plan(sequence: int, *, hostile: bool = True) -> CasePlan:

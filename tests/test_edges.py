@@ -17,10 +17,10 @@ from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.results.report import Report
 
 Function = Callable[[Tensor, float], Tensor]
 SIZES = {"batch": 2, "sequence": 9}

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from conftest import snapshot
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.runtimes.base import SessionOptions
 from linattn_runtime_checks.runtimes.onnx_runtime import CPU, OrtSession
 

@@ -12,8 +12,8 @@ import torch
 import tools
 from folders import edit, entry, flip, only, restamp
 from golden_runs import EXAMPLES, PACK, SCRIPT, build_masked, judge
-from linattn_runtime_checks.manifest import FILE_NAME
-from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import FILE_NAME
 
 pytestmark = pytest.mark.slow
 

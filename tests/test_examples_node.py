@@ -10,7 +10,7 @@ import pytest
 import tools
 from folders import alter, change_weight, edit, entry, flip
 from golden_runs import ARTIFACT, EXAMPLES, PACK, judge
-from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.contract.golden_pack import open_reference
 
 pytestmark = pytest.mark.slow
 

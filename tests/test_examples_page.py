@@ -17,8 +17,8 @@ from browsers import chromium
 from folders import edit, flip
 from golden_runs import EXAMPLES, LANGID, LANGID_PACK, example_module
 from golden_runs import LANGID_LONGEST as LONGEST
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.verdict import compare
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.verdict import compare
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -10,8 +10,8 @@ import pytest
 
 from folders import edit, entry, flip
 from golden_runs import ARTIFACT, EXAMPLES, LONGEST, MOST, PACK, judge
-from linattn_runtime_checks.manifest import FILE_NAME
-from linattn_runtime_checks.reference import Tensors, open_reference
+from linattn_runtime_checks.contract.golden_pack import Tensors, open_reference
+from linattn_runtime_checks.contract.manifest import FILE_NAME
 
 EXAMPLE = EXAMPLES / "run_onnx.py"
 MISSING = ("torch", "linattn", "linattn_models", "linattn_export", "linattn_runtime_checks")

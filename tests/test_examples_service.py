@@ -18,8 +18,8 @@ import pytest
 
 from folders import edit, entry
 from golden_runs import ARTIFACT, EXAMPLES, LONGEST, MOST, PACK
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.verdict import Comparison, Error, compare
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.verdict import Comparison, Error, compare
 from service_calls import CLIENTS, Answer, ask, load, serving
 
 LENGTHS = (1, 2, 3, 7, 17, 24, 31, 33, 37, 63, 64)

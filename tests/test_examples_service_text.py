@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from golden_runs import LANGID_PACK
-from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.contract.golden_pack import open_reference
 from service_calls import CLIENTS, ask, load, serving
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from linattn_runtime_checks.cost.exponent import NOT_BOUNDED, Exponent, cell, power, sentence
 from linattn_runtime_checks.report import markdown, summary
 from linattn_runtime_checks.report.html import render_html
-from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.tables import cost_table
 from linattn_runtime_checks.report.terminal import draw
+from linattn_runtime_checks.results.report import Report
 from report_pages import artifact, latency, manifest, report
 
 

@@ -16,8 +16,8 @@ from build_calls import EXPORT, SMALL, TINY, words
 from conftest import CallCli, snapshot
 from linattn_export import pipeline
 from linattn_export.formats import FORMATS
-from linattn_runtime_checks import manifest
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract import manifest
+from linattn_runtime_checks.contract.errors import ExportError
 
 Fault = Callable[..., Any]
 

@@ -13,9 +13,9 @@ from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.subjects import make_subjects
 from linattn_models import InputSpec
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.verdict import Error, compare
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.verdict import Error, compare
 
 SPECS = (
     InputSpec(name="query", axes=("batch", 2, "sequence", 8)),

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from conftest import CallCli
 from folders import CHECK, DYNAMIC, QUICK, SCRIPT, alter, codes, only, report_of, restamp
 from linattn_runtime_checks.checks.frozen_axes import frozen_axes
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
-from linattn_runtime_checks.manifest import Artifact, read
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.results.report import CaseResult
 
 
 def planted(folder: Path, name: str) -> Callable[[onnx.ModelProto], None]:
@@ -127,7 +127,7 @@ def artifact() -> Artifact:
 
 
 def _axis(values: dict[str, object]) -> object:
-    from linattn_runtime_checks.manifest import AxisRange
+    from linattn_runtime_checks.contract.manifest import AxisRange
 
     return AxisRange.model_validate(values)
 

@@ -14,7 +14,7 @@ import pytest
 
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 from test_readme import block
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "generate.py"

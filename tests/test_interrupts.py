@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from linattn_runtime_checks import progress
-from linattn_runtime_checks.progress import interrupts_wait, note_interrupts
+from linattn_runtime_checks.processes import progress
+from linattn_runtime_checks.processes.progress import interrupts_wait, note_interrupts
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,11 @@ import pytest
 from checking import performed
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import Artifact, read
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import Artifact, read
+from linattn_runtime_checks.results.report import CaseResult
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions, Tensors
 

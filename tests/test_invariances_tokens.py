@@ -7,15 +7,15 @@ import pytest
 from numpy.typing import NDArray
 
 from checking import performed
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
-from linattn_runtime_checks.reference import (
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import (
     Case,
     ReferenceIndex,
     StoredError,
     open_reference,
     write_reference,
 )
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import Tensors
 
 BATCH, LENGTH, ROWS = 3, 6, 8

@@ -12,10 +12,10 @@ import pytest
 from conftest import CallCli, run_cli
 from folders import CHECK, DYNAMIC, FIXED, QUICK, codes, only, report_of
 from isolated_jobs import job
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.isolation.job import Answer, Request
-from linattn_runtime_checks.isolation.pool import judged_in, run_jobs
-from linattn_runtime_checks.isolation.process import Child, Limits
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.processes.child import Child, Limits
+from linattn_runtime_checks.processes.pool import judged_in, run_jobs
+from linattn_runtime_checks.processes.requests import Answer, Request
 from processes import children_of, is_ours
 
 

@@ -12,14 +12,14 @@ from folders import DYNAMIC
 from isolated_jobs import job
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode, ExportError
-from linattn_runtime_checks.isolation import pool
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import Pool
-from linattn_runtime_checks.isolation.process import Child, Limits
-from linattn_runtime_checks.judging import HowToJudge, Judging
-from linattn_runtime_checks.manifest import read
-from linattn_runtime_checks.report.model import RuntimeResult
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.manifest import read
+from linattn_runtime_checks.judging.early import HowToJudge, Judging
+from linattn_runtime_checks.processes import pool
+from linattn_runtime_checks.processes.child import Child, Limits
+from linattn_runtime_checks.processes.pool import Pool
+from linattn_runtime_checks.processes.requests import Job
+from linattn_runtime_checks.results.report import RuntimeResult
 from linattn_runtime_checks.runtimes import RUNTIMES
 from processes import children_of
 

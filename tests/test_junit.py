@@ -12,11 +12,12 @@ import pytest
 
 from folders import DYNAMIC, FIXED, alter, change_weight, flip
 from linattn_runtime_checks.checks import CHECKS
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import read
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.manifest import read
+from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from linattn_runtime_checks.report.junit import outcomes, render
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.results.report import (
     ArtifactResult,
     CaseResult,
     CheckResult,
@@ -25,7 +26,6 @@ from linattn_runtime_checks.report.model import (
     RuntimeResult,
     TaskResult,
 )
-from linattn_runtime_checks.runner import CheckRequest, check_folder
 
 ATTRIBUTES = {
     "testsuites": {"name", "tests", "failures", "errors"},

@@ -19,12 +19,12 @@ from linattn_export.subjects import make_subjects
 from linattn_models import MODELS, ModelError, ModelOptions, Task
 from linattn_models.langid import LANGUAGES, MODEL, TEXT, LanguageModel, task, weights_path
 from linattn_models.trained import FOLDER
-from linattn_runtime_checks import manifest
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract import manifest
+from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.masks import mask_on_value_only
 from linattn_runtime_checks.faults.mathematics import normaliser_dropped
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.results.report import Report
 
 TRAINING = Path(__file__).parents[1] / "models" / "training" / "langid.py"
 HELD_OUT = FOLDER / "langid" / "held_out.safetensors"

@@ -5,13 +5,14 @@ from itertools import chain, cycle, repeat
 import numpy as np
 import pytest
 
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.latency import schedule
 from linattn_runtime_checks.latency.schedule import Timed
 from linattn_runtime_checks.latency.table import crossovers, median_interval
-from linattn_runtime_checks.latency.turns import Times, TurnFailed, time_runs
-from linattn_runtime_checks.progress import Progress
-from linattn_runtime_checks.report.latency import LatencyResult, LatencySubject, LatencyTable
+from linattn_runtime_checks.latency.turns import time_runs
+from linattn_runtime_checks.processes.progress import Progress
+from linattn_runtime_checks.processes.turns import Times, TurnFailed
+from linattn_runtime_checks.results.latency import LatencyResult, LatencySubject, LatencyTable
 
 
 def measure(entries: list[Timed]) -> LatencyTable:

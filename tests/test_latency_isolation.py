@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from folders import DYNAMIC, FIXED, only
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.isolation.job import Answer, Request
-from linattn_runtime_checks.isolation.process import Child, Limits
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.manifest import Manifest, read
+from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from linattn_runtime_checks.latency import run
 from linattn_runtime_checks.latency.run import time_folder
-from linattn_runtime_checks.manifest import Manifest, read
-from linattn_runtime_checks.report.latency import LatencyTable
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.processes.child import Child, Limits
+from linattn_runtime_checks.processes.requests import Answer, Request
+from linattn_runtime_checks.results.latency import LatencyTable
+from linattn_runtime_checks.results.report import (
     Report,
 )
-from linattn_runtime_checks.runner import CheckRequest, check_folder
 
 Checked = tuple[Path, Manifest, Report]
 

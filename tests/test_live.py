@@ -12,9 +12,9 @@ from linattn_export.cases import live_cases
 from linattn_export.families import FAMILIES
 from linattn_export.live import subject_of, write_live_packs
 from linattn_export.variants import Range, make_variants
+from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE, open_reference
+from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.faults.editing import Graph
-from linattn_runtime_checks.manifest import read
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, open_reference
 
 
 def test_more_lengths_than_the_pack_holds_are_judged(folder_copy: Path, call_cli: CallCli) -> None:

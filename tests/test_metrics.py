@@ -19,15 +19,19 @@ from conftest import CallCli
 from folders import CHECK, QUICK, Document, codes, edit, entry, report_of, restamp
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks import manifest
 from linattn_runtime_checks.checks.held_out import fallen, metric_of
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode, ExportError
-from linattn_runtime_checks.integrity import stored
-from linattn_runtime_checks.manifest import TensorSpec
-from linattn_runtime_checks.metrics import METRICS, bits_per_byte, top1
-from linattn_runtime_checks.reference import ReferenceIndex, open_reference, write_reference
-from linattn_runtime_checks.report.model import TaskResult
+from linattn_runtime_checks.contract import manifest
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.golden_pack import (
+    ReferenceIndex,
+    open_reference,
+    write_reference,
+)
+from linattn_runtime_checks.contract.integrity import stored
+from linattn_runtime_checks.contract.manifest import TensorSpec
+from linattn_runtime_checks.contract.metrics import METRICS, bits_per_byte, top1
+from linattn_runtime_checks.results.report import TaskResult
 from linattn_runtime_checks.runtimes.base import Tensors
 
 DIGITS = "digits/elu/onnx/dynamic"

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from linattn_export.formats.one_node import settle
 from linattn_export.formats.opset_stamp import require_same_meaning
 from linattn_export.onnx_forms import FORMS
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 
 def model(node: onnx.NodeProto, opset: int) -> ir.Model:

@@ -24,11 +24,11 @@ from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject
 from linattn_export.variants import Range, Variant
 from linattn_models import Domain, InputSpec
-from linattn_runtime_checks import token_axes
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode, ExportError, UsageError
-from linattn_runtime_checks.manifest import TensorSpec, read
-from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.contract import token_axes
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError, UsageError
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import TensorSpec, read
 
 DOMAINS = {
     "power": Domain(positive=True),

@@ -17,7 +17,7 @@ from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject
 from linattn_export.variants import Range, Variant
-from linattn_runtime_checks.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 
 WIDTH = 8
 SPEC = {

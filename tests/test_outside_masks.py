@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from linattn_export import export_module
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode, UsageError
-from linattn_runtime_checks.manifest import Artifact, read
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode, UsageError
+from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.report.tables import artifact_table
+from linattn_runtime_checks.results.report import Report
 
 X: dict[str, Any] = {"x": {"shape": ["batch", "sequence", 8]}}
 MASK: dict[str, Any] = {"kind": "mask", "shape": ["batch", "sequence"]}

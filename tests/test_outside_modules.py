@@ -22,11 +22,11 @@ from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.own.watches import writes_of
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode, ExportError, LinattnError, UsageError
-from linattn_runtime_checks.manifest import read
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError, LinattnError, UsageError
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import read
+from linattn_runtime_checks.results.report import Report
 
 X: dict[str, Any] = {"shape": ["batch", "sequence", nets.WIDTH]}
 MASK: dict[str, Any] = {"kind": "mask", "shape": ["batch", "sequence"]}

@@ -17,7 +17,7 @@ from linattn_export.own.build import export_module
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 
 SPEC: dict[str, Any] = {
     "inputs": {"x": {"shape": ["batch", 4, 8]}},

@@ -21,8 +21,8 @@ from linattn_export.own.subject import make_subject
 from linattn_export.own.switches import under
 from linattn_export.plain_sums import PlainSums
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode, ExportError
-from linattn_runtime_checks.manifest import read
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.manifest import read
 
 SPEC: dict[str, Any] = {
     "inputs": {"x": {"shape": ["batch", "sequence", 8]}},

@@ -12,9 +12,9 @@ from linattn_export.own.build import export_module
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import Note, read
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.manifest import Note, read
 
 
 class Loop(nn.Module):

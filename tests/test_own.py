@@ -17,13 +17,13 @@ from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject, safe_name
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode, UsageError
-from linattn_runtime_checks.live import live_packs
-from linattn_runtime_checks.manifest import Artifact, read
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.runner import CheckRequest, check_folder
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode, UsageError
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import Artifact, read
+from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
+from linattn_runtime_checks.judging.live import live_packs
+from linattn_runtime_checks.results.report import Report
 from test_own_refusals import PAIR, SPEC
 
 TOKENS: dict[str, Any] = {

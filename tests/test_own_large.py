@@ -16,10 +16,10 @@ from linattn_export import export_module, subject
 from linattn_export.formats import onnx_graph
 from linattn_export.perturb import moved
 from linattn_export.widened import Widened
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import read
-from linattn_runtime_checks.runner import CheckRequest, check_folder
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.manifest import read
+from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from processes import children_of
 from test_own import TOKENS
 

@@ -13,7 +13,7 @@ from conftest import CallCli
 from linattn_export import export_module
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExportError, LinattnError, UsageError
+from linattn_runtime_checks.contract.errors import ExportError, LinattnError, UsageError
 
 SPEC: dict[str, Any] = {
     "symbols": {"batch": "1:8", "sequence": "1:60"},

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from linattn_export import export_module
 from linattn_export.own.spec import read_spec
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 from own_nets import Plain, Structured
 from test_own_refusals import PAIR
 

@@ -18,7 +18,7 @@ from benchmarks.peers.measure import SEEDS, bench_of, in_onnx_runtime, measure
 from benchmarks.peers.page import PAGE, render
 from benchmarks.peers.rules import OWN, PEERS, real_polygraphy
 from benchmarks.peers.settings import LENGTHS, SETTINGS, Setting
-from linattn_runtime_checks.verdict import K
+from linattn_runtime_checks.contract.verdict import K
 
 NAN = float("nan")
 

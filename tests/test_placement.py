@@ -7,7 +7,7 @@ import pytest
 
 from conftest import CallCli
 from folders import CHECK, DYNAMIC, QUICK, entry, only, report_of
-from linattn_runtime_checks.errors import EnvironmentProblem
+from linattn_runtime_checks.contract.errors import EnvironmentProblem
 from linattn_runtime_checks.runtimes import placement
 from linattn_runtime_checks.runtimes.onnx_runtime import CPU, CUDA
 

@@ -13,10 +13,10 @@ from linattn_export import export_module
 from linattn_export.formats import onnx_graph
 from linattn_export.formats.base import Job
 from linattn_export.plain_sums import PlainSums
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.verdict import compare
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.verdict import compare
 from test_own_refusals import SPEC
 
 LONG = SPEC | {"symbols": {"batch": "1:2", "sequence": "1:4096"}}

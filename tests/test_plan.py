@@ -7,7 +7,7 @@ from linattn_export.request import BuildRequest
 from linattn_export.subjects import make_subjects
 from linattn_export.variants import Range, make_variants
 from linattn_models import InputSpec
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
+from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE
 
 SPECS = (
     InputSpec(name="x", axes=("batch", "sequence", 4)),

@@ -18,8 +18,8 @@ from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.subject import Subject
 from linattn_models import MODELS
-from linattn_runtime_checks.errors import ExitCode, ExportError
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from linattn_runtime_checks.results.report import Report
 
 Forward = Callable[..., Tensor]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode, UsageError
-from linattn_runtime_checks.policy import parse_fail_on
-from linattn_runtime_checks.report.model import Finding, Report
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode, UsageError
+from linattn_runtime_checks.judging.policy import parse_fail_on
+from linattn_runtime_checks.results.report import Finding, Report
 from test_report import artifact, report
 
 

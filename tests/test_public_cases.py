@@ -20,9 +20,9 @@ from linattn import METHODS
 from linattn_export.formats.base import Job
 from linattn_export.request import BuildRequest
 from linattn_export.subjects import make_subjects
+from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.cost.memory import peaks
 from linattn_runtime_checks.faults.editing import Graph
-from linattn_runtime_checks.manifest import read
 
 
 def judged(folder: Path, call_cli: CallCli) -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from folders import DYNAMIC, FIXED, SCRIPT, alter, change_weight, flip, only, restamp
-from linattn_runtime_checks.manifest import FILE_NAME, read
+from linattn_runtime_checks.contract.manifest import FILE_NAME, read
 
 pytest_plugins = ("pytester",)
 CPU = ("--linattn", "artifacts", "--linattn-runtime", "ort-cpu")

@@ -14,7 +14,7 @@ import linattn
 from adopted_models import CASES, drawn, sample
 from linattn.adoption.rounding import K
 from linattn_export import export_module
-from linattn_runtime_checks.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 
 pytestmark = pytest.mark.references
 

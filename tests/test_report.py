@@ -2,12 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode, gravest
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode, gravest
 from linattn_runtime_checks.latency.table import crossovers
-from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
 from linattn_runtime_checks.report.markdown import render
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.report.tables import artifact_table
+from linattn_runtime_checks.report.terminal import fitting, show
+from linattn_runtime_checks.results.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.results.report import (
     ArtifactResult,
     CaseResult,
     Finding,
@@ -15,8 +17,6 @@ from linattn_runtime_checks.report.model import (
     RuntimeResult,
     TaskResult,
 )
-from linattn_runtime_checks.report.tables import artifact_table
-from linattn_runtime_checks.report.terminal import fitting, show
 
 
 def artifact(method: str, code: Code = Code.PASS, *, judged: bool = True) -> ArtifactResult:

@@ -7,7 +7,7 @@ import pytest
 
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 
 
 def test_without_the_packages_of_the_page_the_rest_is_written(

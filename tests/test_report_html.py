@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import report_pages
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import EnvironmentProblem
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import EnvironmentProblem
 from linattn_runtime_checks.report.html import render_html
 from linattn_runtime_checks.report.html.verdict import SHOWN
-from linattn_runtime_checks.report.model import Finding, Report
+from linattn_runtime_checks.results.report import Finding, Report
 from page_elements import SCRIPT, STATES, Page, rendered
 
 

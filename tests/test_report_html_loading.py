@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import report_pages
-from linattn_runtime_checks.manifest import Manifest, read
+from linattn_runtime_checks.contract.manifest import Manifest, read
 from linattn_runtime_checks.report.html import render_html
 from linattn_runtime_checks.report.html.loading import snippets
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.results.report import Report
 from page_elements import Page
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import report_pages
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.report.html import render_html
 from linattn_runtime_checks.report.html.curves import BASELINE, kind_of
 from linattn_runtime_checks.report.html.figures import round_values

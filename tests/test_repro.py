@@ -20,15 +20,15 @@ from linattn_export import export_module
 from linattn_export.formats import FORMATS
 from linattn_runtime_checks.blame.program import program_text
 from linattn_runtime_checks.blame.repro import write_repro
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.integrity import stored
-from linattn_runtime_checks.manifest import Artifact, read
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
-from linattn_runtime_checks.runner import CheckRequest, check_folder
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.integrity import stored
+from linattn_runtime_checks.contract.manifest import Artifact, read
+from linattn_runtime_checks.contract.verdict import Error, compare
+from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
+from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Runtime, SessionOptions
-from linattn_runtime_checks.verdict import Error, compare
 
 SPEC: dict[str, Any] = {
     "symbols": {"batch": "1:4", "sequence": "1:12"},

@@ -19,7 +19,7 @@ from linattn_export import export_module
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.restored import restored
-from linattn_runtime_checks.errors import ExitCode, LinattnError
+from linattn_runtime_checks.contract.errors import ExitCode, LinattnError
 
 SPEC: dict[str, Any] = {
     "symbols": {"batch": "1:3", "sequence": "1:9"},

@@ -18,12 +18,12 @@ from folders import CHECK, alter, change_weight, report_of
 from kernel_cases import Array, Net, artifact, judged, node, save, write_pack
 from linattn_export import export_module
 from linattn_runtime_checks.blame import inexact
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
 from linattn_runtime_checks.faults.wrapped import Faulty
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.results.report import CaseResult
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, Tensors
 
@@ -389,7 +389,7 @@ def test_without_the_onnx_package_nothing_changes(
 
 def test_only_kernels_of_the_cpu_are_excused() -> None:
     """TF32 and half precision are settings of a provider, and its rung of the ladder says so."""
-    assert [name for name, runtime in RUNTIMES.items() if runtime.excused] == ["ort-cpu"]
+    assert [name for name, runtime in RUNTIMES.items() if runtime.judges_kernels] == ["ort-cpu"]
 
 
 class Gate(nn.Module):

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from linattn_export.own.spec import InputsSpec
-from linattn_runtime_checks.manifest import Manifest
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract.manifest import Manifest
+from linattn_runtime_checks.results.report import Report
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMAS: dict[str, type[BaseModel]] = {

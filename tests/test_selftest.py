@@ -11,15 +11,15 @@ from conftest import CallCli
 from folders import CHECK, DYNAMIC, alter, change_weight, edit
 from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
-from linattn_runtime_checks import verdict
 from linattn_runtime_checks.checks import CHECKS
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.faults import selftest
+from linattn_runtime_checks.contract import verdict
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS, GraphFault, none
 from linattn_runtime_checks.faults.mathematics import weight_moved
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
-from linattn_runtime_checks.manifest import read
+from linattn_runtime_checks.judging import selftest
 
 OF_STREAMS = {"future-leaks", "state-forgotten", "state-kept", "state-fades"}
 """Planted by tests/test_streaming.py: no layer here is causal."""

@@ -12,8 +12,8 @@ from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.shrink import _smaller
 from linattn_export.subjects import make_subjects
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.report.model import ArtifactResult
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.results.report import ArtifactResult
 from test_planted_faults import normaliser_dropped, plant
 
 

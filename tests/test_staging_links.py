@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from linattn_export.staging import check_output, staged
-from linattn_runtime_checks.errors import UsageError
-from linattn_runtime_checks.manifest import FILE_NAME
+from linattn_runtime_checks.contract.errors import UsageError
+from linattn_runtime_checks.contract.manifest import FILE_NAME
 
 Arrange = Callable[[Path], Path]
 

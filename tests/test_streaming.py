@@ -18,10 +18,10 @@ from linattn_export.pipeline import build
 from linattn_export.request import BuildRequest
 from linattn_export.variants import ENTRIES
 from linattn_runtime_checks.checks.pieces import run_pieces
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import Artifact, read
-from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions, Tensors
 from test_selftest import OF_STREAMS

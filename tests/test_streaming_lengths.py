@@ -17,8 +17,8 @@ from linattn_export.subject import Subject
 from linattn_export.subjects import make_subjects
 from linattn_export.variants import Variant
 from linattn_runtime_checks.checks.pieces import run_pieces
-from linattn_runtime_checks.integrity import stored
-from linattn_runtime_checks.manifest import Artifact
+from linattn_runtime_checks.contract.integrity import stored
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions
 

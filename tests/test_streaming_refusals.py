@@ -5,7 +5,7 @@ import pytest
 
 from conftest import CallCli
 from linattn_export.onnx_forms import FORMS, chosen_forms, require_runtime
-from linattn_runtime_checks.errors import EnvironmentProblem, UsageError
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, UsageError
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,16 @@ import re
 
 import pytest
 
-from linattn_runtime_checks.codes import CODES, Code
+from linattn_runtime_checks.contract.codes import CODES, Code
 from linattn_runtime_checks.report.families import family_table
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.report.summary import MOST_CHARACTERS, render
+from linattn_runtime_checks.results.report import (
     ArtifactResult,
     CaseResult,
     Finding,
     Report,
     RuntimeResult,
 )
-from linattn_runtime_checks.report.summary import MOST_CHARACTERS, render
 from test_junit import artifact, case, report
 
 LIMIT_OF_GITHUB = 65_536

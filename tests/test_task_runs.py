@@ -9,14 +9,14 @@ import pytest
 from numpy.typing import NDArray
 
 from linattn_runtime_checks.checks.held_out import run_task
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
-from linattn_runtime_checks.reference import (
+from linattn_runtime_checks.contract.golden_pack import (
     ReferenceIndex,
     TaskIndex,
     open_reference,
     write_reference,
 )
-from linattn_runtime_checks.report.model import TaskResult
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.results.report import TaskResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
 
 CLASSES = 3

@@ -17,10 +17,10 @@ from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
 from linattn_models import InputSpec
-from linattn_runtime_checks import token_axes
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import TensorSpec
-from linattn_runtime_checks.reference import repeated
+from linattn_runtime_checks.contract import token_axes
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import repeated
+from linattn_runtime_checks.contract.manifest import TensorSpec
 
 AXES: list[tuple[str | int, ...]] = [
     ("batch", "sequence"), ("sequence", "batch", 2), ("batch", "sequence", "sequence"),

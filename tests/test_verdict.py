@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.verdict import (
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.verdict import (
     INCONCLUSIVE_YARDSTICK,
     SENSITIVITY_FACTOR,
     Error,

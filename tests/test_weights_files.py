@@ -9,7 +9,7 @@ from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
 
 from linattn_export.weights import load_weights
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 
 class Tied(nn.Module):

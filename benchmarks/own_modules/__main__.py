@@ -21,11 +21,11 @@ import torch
 
 from benchmarks.own_modules.modules import MODULES
 from linattn_export import export_module, golden, pipeline
-from linattn_runtime_checks.codes import fails_nothing
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.judge import judge
-from linattn_runtime_checks.manifest import read
-from linattn_runtime_checks.report.model import CaseResult, Finding
+from linattn_runtime_checks.contract.codes import fails_nothing
+from linattn_runtime_checks.contract.manifest import read
+from linattn_runtime_checks.judging.artifact import judge
+from linattn_runtime_checks.processes.requests import Job
+from linattn_runtime_checks.results.report import CaseResult, Finding
 from linattn_runtime_checks.runtimes import RUNTIMES
 
 RESULTS = Path(__file__).parents[1] / "results" / "false_alarms_own.jsonl"

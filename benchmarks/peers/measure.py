@@ -18,10 +18,10 @@ from linattn_export.golden import run_double, sensitivity_of
 from linattn_export.inputs import draw
 from linattn_export.perturb import moved
 from linattn_export.subject import Subject
-from linattn_runtime_checks.manifest import Artifact
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import Error, compare, error_of, yardstick
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import SessionOptions
-from linattn_runtime_checks.verdict import Error, compare, error_of, yardstick
 
 SEEDS = range(8)
 

@@ -9,7 +9,7 @@ from benchmarks.peers.measure import SEEDS, Row
 from benchmarks.peers.rules import OWN, PEERS
 from benchmarks.peers.settings import LENGTHS
 from benchmarks.peers.sums import KEPT
-from linattn_runtime_checks.verdict import K
+from linattn_runtime_checks.contract.verdict import K
 
 PAGE = Path(__file__).parents[2] / "docs" / "peer_rules.md"
 
@@ -25,7 +25,7 @@ sums.
 
 RULES = """
 - **{own}**: the error against float64 is at most {k:g} times what rounding costs this module on \
-this input (`runtime_checks/linattn_runtime_checks/verdict.py`; constants: \
+this input (`runtime_checks/linattn_runtime_checks/contract/verdict.py`; constants: \
 [calibration](../benchmarks/results/verdict_calibration.md)). The multiple of that cost is in \
 brackets: above {k:g} rejects.
 

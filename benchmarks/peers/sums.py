@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks.peers.measure import SEEDS, bench_of, in_onnx_runtime
 from benchmarks.peers.settings import Setting
 from linattn.numerics import token_sum
-from linattn_runtime_checks.verdict import Error, compare, error_of
+from linattn_runtime_checks.contract.verdict import Error, compare, error_of
 
 SETTING = Setting(method="taylor")
 LENGTHS = (4096, 16384)

@@ -3,6 +3,6 @@
 Idle threads of PyTorch are put to sleep before it is loaded, as the commands do.
 """
 
-from linattn_runtime_checks.environment import calm_threads
+from linattn_runtime_checks.results.environment import calm_threads
 
 calm_threads()

@@ -30,7 +30,7 @@ from benchmarks.speed import page
 from benchmarks.speed.load import Watch
 from benchmarks.speed.ratios import Goal, ratio
 from benchmarks.speed.timing import interleave, seconds
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 
 GOAL = Goal(value=0.25)
 LAYERS, WIDTH, HEADS, INNER, WORDS, POSITIONS = 2, 64, 2, 256, 100, 512

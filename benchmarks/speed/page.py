@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed.ratios import Goal, Ratio
-from linattn_runtime_checks import environment
+from linattn_runtime_checks.results import environment
 
 RESULTS = Path(__file__).parents[1] / "results"
 Row = dict[str, Any]

@@ -34,7 +34,7 @@ from linattn_export.recurrences import kept
 from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_export.variants import PORTABLE, Variant
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 # What torch records about the user's source: paths of this machine, in every node.
 _TRACES = ("stack_trace", "custom", "from_node", "source_fn_stack", "torch_fn")

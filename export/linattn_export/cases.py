@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from linattn_export.families import Family
 from linattn_export.variants import Range, Variant
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
+from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE
 
 # Batch and length: 1, 2, primes, powers of two and their neighbours, lengths above the captured.
 # Two sequences wherever that is cheap: a wrong weight may by chance not show in a single one.

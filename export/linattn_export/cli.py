@@ -109,7 +109,7 @@ def build(
     """
     from linattn_export.request import BuildRequest, parse_options
     from linattn_export.variants import parse_range, positive, whole
-    from linattn_runtime_checks.errors import UsageError
+    from linattn_runtime_checks.contract.errors import UsageError
 
     if no_fixed and seq_len:
         raise UsageError("--no-fixed and -n/--seq-len exclude each other; leave one out")
@@ -196,7 +196,7 @@ def inspect(
 def _require_torch() -> None:
     from importlib.util import find_spec
 
-    from linattn_runtime_checks.errors import EnvironmentProblem
+    from linattn_runtime_checks.contract.errors import EnvironmentProblem
 
     if find_spec("torch") is None:
         raise EnvironmentProblem("torch is not installed; run: pip install 'linattn[export]'")

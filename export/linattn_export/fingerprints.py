@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
-from linattn_runtime_checks.blame.fingerprint import Fingerprint
+from linattn_runtime_checks.contract.fingerprint import Fingerprint
 
 _LINEAR = torch.ops.aten.linear.default
 

@@ -26,14 +26,14 @@ from linattn_export.stream import stream_of
 from linattn_export.subject import OUTPUT, Subject
 from linattn_export.task import task_of
 from linattn_models import InputSpec
-from linattn_runtime_checks.reference import (
+from linattn_runtime_checks.contract.golden_pack import (
     Case,
     ReferenceIndex,
     Rounding,
     StoredError,
     write_reference,
 )
-from linattn_runtime_checks.verdict import ZERO, Error, error_of, strays
+from linattn_runtime_checks.contract.verdict import ZERO, Error, error_of, strays
 
 # Runs moved by rounding. One is enough for a long sequence: the largest of thousands of rows is
 # an extreme value already.

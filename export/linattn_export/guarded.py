@@ -8,7 +8,7 @@ from torch import Tensor
 from linattn_export.own.kept import same
 from linattn_export.own.watches import writes_of
 from linattn_export.subject import Subject
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 
 def guarded(subject: Subject) -> Callable[[dict[str, Tensor]], Any]:

@@ -11,8 +11,8 @@ from linattn_export.formats.one_node import OP
 from linattn_export.onnx_forms import FORMS, Form, release
 from linattn_export.releases import later, smallest_onnxruntime
 from linattn_export.variants import PORTABLE
-from linattn_runtime_checks.errors import EnvironmentProblem, ExportError, UsageError
-from linattn_runtime_checks.manifest import FILE_NAME, read
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, ExportError, UsageError
+from linattn_runtime_checks.contract.manifest import FILE_NAME, read
 
 
 def form_of(model: Any) -> Form | None:

@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from linattn_export.fingerprints import fingerprints
 from linattn_export.subject import Subject
 from linattn_export.variants import Variant
-from linattn_runtime_checks.reference import Case, Known, repeated
+from linattn_runtime_checks.contract.golden_pack import Case, Known, repeated
 
 _LENGTH = 17
 

@@ -14,9 +14,13 @@ from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import traits_of
 from linattn_export.variants import Entry, Range, Variant
 from linattn_models import MODELS, ModelOptions
-from linattn_runtime_checks.errors import UsageError
-from linattn_runtime_checks.manifest import Artifact, Manifest
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE, Reference, open_reference
+from linattn_runtime_checks.contract.errors import UsageError
+from linattn_runtime_checks.contract.golden_pack import (
+    MAX_TOKENS_PER_CASE,
+    Reference,
+    open_reference,
+)
+from linattn_runtime_checks.contract.manifest import Artifact, Manifest
 
 
 def write_live_packs(

@@ -8,7 +8,7 @@ std27      one ai.onnx LinearAttention, standard since opset 27
 from dataclasses import dataclass
 
 from linattn_export.variants import PORTABLE
-from linattn_runtime_checks.errors import EnvironmentProblem, UsageError, unknown
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, UsageError, unknown
 
 AUTO = "auto"
 

@@ -27,23 +27,29 @@ from linattn_export.subject import Subject
 from linattn_export.subjects import make_subjects
 from linattn_export.test_data import write_test_data
 from linattn_export.variants import PORTABLE, Variant
-from linattn_runtime_checks import environment, manifest
-from linattn_runtime_checks.errors import EnvironmentProblem, ExportError, UsageError, unknown
-from linattn_runtime_checks.integrity import stored
-from linattn_runtime_checks.manifest import (
+from linattn_runtime_checks.contract import manifest
+from linattn_runtime_checks.contract.errors import (
+    EnvironmentProblem,
+    ExportError,
+    UsageError,
+    unknown,
+)
+from linattn_runtime_checks.contract.integrity import stored
+from linattn_runtime_checks.contract.manifest import (
     Artifact,
     Manifest,
     Tool,
 )
-from linattn_runtime_checks.progress import Progress, interrupts_wait, progress
-from linattn_runtime_checks.report.files import write_reports
-from linattn_runtime_checks.report.model import Report
-from linattn_runtime_checks.runner import (
+from linattn_runtime_checks.judging.folder import (
     CheckRequest,
     check_folder,
     describe_unchecked,
     judging,
 )
+from linattn_runtime_checks.processes.progress import Progress, interrupts_wait, progress
+from linattn_runtime_checks.report.files import write_reports
+from linattn_runtime_checks.results import environment
+from linattn_runtime_checks.results.report import Report
 from linattn_runtime_checks.runtimes import choose
 from linattn_runtime_checks.runtimes.base import Tensors
 

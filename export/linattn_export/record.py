@@ -8,9 +8,9 @@ from linattn_export.cases import verified_batch
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.onnx_graph import stamp
 from linattn_export.variants import Variant
-from linattn_runtime_checks.checked import LatencyEntry, RuntimeCheck
-from linattn_runtime_checks.integrity import stored
-from linattn_runtime_checks.manifest import (
+from linattn_runtime_checks.contract.checked import LatencyEntry, RuntimeCheck
+from linattn_runtime_checks.contract.integrity import stored
+from linattn_runtime_checks.contract.manifest import (
     LABELS,
     Artifact,
     AxisRange,
@@ -18,7 +18,7 @@ from linattn_runtime_checks.manifest import (
     StateLink,
     StoredFile,
 )
-from linattn_runtime_checks.report.model import ArtifactResult, Report
+from linattn_runtime_checks.results.report import ArtifactResult, Report
 
 _NOT_VERIFIED = "none"
 _MASK = "attention_mask: bool, True = a real token"

@@ -7,7 +7,7 @@ from typing import Literal
 from linattn_export.onnx_forms import chosen_forms, parse_release
 from linattn_export.releases import IR_OF_OPSET, smallest_onnxruntime
 from linattn_export.variants import ENTRIES, PORTABLE
-from linattn_runtime_checks.errors import UsageError, unknown
+from linattn_runtime_checks.contract.errors import UsageError, unknown
 
 Dtype = Literal["fp32", "fp16"]
 DTYPES = ("fp32", "fp16")

@@ -13,8 +13,8 @@ from pathlib import Path
 from linattn.contract import SIZES
 from linattn_export.request import BuildRequest
 from linattn_models import MODELS
-from linattn_runtime_checks.errors import ExitCode, LinattnError
-from linattn_runtime_checks.report.model import ArtifactResult, Report
+from linattn_runtime_checks.contract.errors import ExitCode, LinattnError
+from linattn_runtime_checks.results.report import ArtifactResult, Report
 
 Build = Callable[[BuildRequest], Report]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from linattn_runtime_checks.errors import ExportError, UsageError
-from linattn_runtime_checks.manifest import FILE_NAME
+from linattn_runtime_checks.contract.errors import ExportError, UsageError
+from linattn_runtime_checks.contract.manifest import FILE_NAME
 
 
 def check_output(output: Path) -> None:

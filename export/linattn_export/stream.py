@@ -7,8 +7,8 @@ from torch import Tensor
 
 from linattn_export.inputs import draw
 from linattn_export.subject import OUTPUT, Subject
-from linattn_runtime_checks.reference import Case, StoredError
-from linattn_runtime_checks.verdict import ZERO, error_of
+from linattn_runtime_checks.contract.golden_pack import Case, StoredError
+from linattn_runtime_checks.contract.verdict import ZERO, error_of
 
 LENGTH = 67
 """A chunk of the recurrence, and three tokens of the next."""

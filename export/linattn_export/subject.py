@@ -20,8 +20,8 @@ from linattn_export.traits import Traits
 from linattn_export.variants import Entry, Variant
 from linattn_export.widened import Widened, weights_of
 from linattn_models import InputSpec, Model, Task
-from linattn_runtime_checks.manifest import Note
-from linattn_runtime_checks.reference import Origin
+from linattn_runtime_checks.contract.golden_pack import Origin
+from linattn_runtime_checks.contract.manifest import Note
 
 OUTPUT = "output"
 LARGE = 2**29

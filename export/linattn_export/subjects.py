@@ -18,8 +18,8 @@ from linattn_export.variants import (
 )
 from linattn_export.weights import load_weights
 from linattn_models import MODELS, Model, ModelError, ModelOptions
-from linattn_runtime_checks.errors import UsageError, unknown
-from linattn_runtime_checks.reference import Origin
+from linattn_runtime_checks.contract.errors import UsageError, unknown
+from linattn_runtime_checks.contract.golden_pack import Origin
 
 _BATCH = "1:64"
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from linattn_export.subject import Subject
 from linattn_models import Task
-from linattn_runtime_checks.metrics import METRICS
-from linattn_runtime_checks.reference import TaskIndex
+from linattn_runtime_checks.contract.golden_pack import TaskIndex
+from linattn_runtime_checks.contract.metrics import METRICS
 
 
 def task_of(subject: Subject, tensors: dict[str, Any]) -> TaskIndex | None:

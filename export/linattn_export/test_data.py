@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from linattn_runtime_checks.checks.inputs import cases_for
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import open_reference
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import Artifact
 
 # Of a dynamic artifact two lengths, so that a reader sees the axis move.
 _SETS = 2

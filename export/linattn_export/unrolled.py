@@ -8,8 +8,8 @@ from linattn_export.capture import captured_with
 from linattn_export.own.reasons import Place, places_of
 from linattn_export.subject import Subject
 from linattn_export.variants import Variant
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Note
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.manifest import Note
 
 _FEWEST = 8
 """Tokens: a few nodes more or less are no matter."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 PORTABLE = "portable"
 Entry = Literal["forward", "prefill", "step"]

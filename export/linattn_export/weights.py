@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 _SHOWN = 5
 _HOW = "write it with safetensors.torch.save_file(module.state_dict(), path)"

@@ -4,7 +4,8 @@
     rounding  = the larger of error(the layer in its own precision) and three times the error of
                 float64 runs whose inputs and weights were moved by up to one rounding unit
 
-The same yardstick that artifacts are judged with (linattn_runtime_checks.verdict), on modules.
+The same yardstick that artifacts are judged with, on modules: see
+linattn_runtime_checks.contract.verdict.
 """
 
 import copy

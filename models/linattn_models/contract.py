@@ -74,8 +74,9 @@ class Task:
     """Held-out data that says whether the exported model still does its job.
 
     ``inputs`` by name are ``[rows, tokens, ..]``, ``labels`` int64 with the leading axes of the
-    output; ``metric`` is one of linattn_runtime_checks.metrics: ``top1`` is the share of rows whose
-    largest output is the label, ``bits_per_byte`` is -log2 of what the softmax gives the label.
+    output; ``metric`` is one of linattn_runtime_checks.contract.metrics:
+    ``top1`` is the share of rows whose largest output is
+    the label, ``bits_per_byte`` is -log2 of what the softmax gives the label.
     Artifacts that lack one of the inputs, such as the mask, have no score.
     """
 

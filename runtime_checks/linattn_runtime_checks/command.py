@@ -5,21 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from linattn_runtime_checks.baseline import read_baseline
-from linattn_runtime_checks.errors import ExitCode, UsageError
-from linattn_runtime_checks.faults.selftest import SelfTest
-from linattn_runtime_checks.faults.selftest import self_test as run_self_test
-from linattn_runtime_checks.isolation.process import Limits
-from linattn_runtime_checks.manifest import Manifest, read
-from linattn_runtime_checks.policy import FailOn, parse_fail_on
+from linattn_runtime_checks.contract.errors import ExitCode, UsageError
+from linattn_runtime_checks.contract.manifest import Manifest, read
+from linattn_runtime_checks.judging.baseline import read_baseline
+from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
+from linattn_runtime_checks.judging.policy import FailOn, parse_fail_on
+from linattn_runtime_checks.judging.selftest import SelfTest
+from linattn_runtime_checks.judging.selftest import self_test as run_self_test
+from linattn_runtime_checks.processes.child import Limits
 from linattn_runtime_checks.report.html import render_html
 from linattn_runtime_checks.report.html.needs import require_packages
 from linattn_runtime_checks.report.junit import render as render_junit
-from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.selftest import show as show_self_test
 from linattn_runtime_checks.report.summary import render as render_summary
 from linattn_runtime_checks.report.terminal import show
-from linattn_runtime_checks.runner import CheckRequest, check_folder
+from linattn_runtime_checks.results.report import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def _judged(
 
     if not options.live:
         return check_folder(options.folder, manifest, request({}))
-    from linattn_runtime_checks.live import live_packs
+    from linattn_runtime_checks.judging.live import live_packs
 
     with live_packs(options.folder, manifest, options.seed, quiet=options.quiet) as more:
         return check_folder(options.folder, manifest, request(more))

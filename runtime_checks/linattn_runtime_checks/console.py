@@ -6,9 +6,9 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import NoReturn
 
-from linattn_runtime_checks.environment import calm_threads
-from linattn_runtime_checks.errors import ExitCode, LinattnError
-from linattn_runtime_checks.progress import note_interrupts
+from linattn_runtime_checks.contract.errors import ExitCode, LinattnError
+from linattn_runtime_checks.processes.progress import note_interrupts
+from linattn_runtime_checks.results.environment import calm_threads
 
 _INTERRUPTED = 130
 _ISSUES = "report it with this text and the command you ran, at the project's issue tracker"

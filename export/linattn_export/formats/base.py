@@ -16,7 +16,7 @@ from linattn_export.subject import Subject
 from linattn_export.unrolled import unrolled
 from linattn_export.variants import Variant
 from linattn_models import Domain
-from linattn_runtime_checks.manifest import FloatName, Note, TensorSpec
+from linattn_runtime_checks.contract.manifest import FloatName, Note, TensorSpec
 
 _DTYPES = {"mask": "bool", "tokens": "int64", "state": "float32"}
 """Of inputs by kind, whatever the dtype of the artifact; a state in half precision drifts."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from linattn_export.formats.opset_stamp import require_same_meaning
 from linattn_export.onnx_forms import Form
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 OP = "LinearAttention"
 _STANDARD = 27

@@ -26,9 +26,9 @@ from linattn_export.own.reasons import shown_place, why_not_translated
 from linattn_export.recurrences import kept
 from linattn_export.releases import IR_OF_OPSET, IR_VERSION
 from linattn_export.variants import PORTABLE
-from linattn_runtime_checks.errors import ExportError
-from linattn_runtime_checks.manifest import TensorSpec
-from linattn_runtime_checks.progress import interrupts_wait
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.manifest import TensorSpec
+from linattn_runtime_checks.processes.progress import interrupts_wait
 
 NATIVE_OPSET = 18
 _PROTOBUF_LIMIT = 2**31 - 2**24

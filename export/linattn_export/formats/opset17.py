@@ -6,7 +6,7 @@ Between the two, the reductions moved their axes from an attribute to an input, 
 
 from typing import Any
 
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 _MOVED_AXES = {
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",

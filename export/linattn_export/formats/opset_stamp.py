@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 
 def require_same_meaning(model: Any, written: int, stamped: int, where: str) -> None:

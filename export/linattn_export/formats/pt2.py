@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from linattn_export.formats.base import Format, Job, Written
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 
 def write(job: Job, path: Path) -> Written:

@@ -16,7 +16,7 @@ from torch import nn
 from linattn_export.capture import example_inputs
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.own.reasons import places_in
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 _T = TypeVar("_T")
 _DEBUG_SUFFIX = ".debug_pkl"

@@ -9,7 +9,7 @@ from torch import nn
 from linattn_export.modes import evaluated
 from linattn_export.own.copies import blocker_of, copy_of
 from linattn_export.own.kept import Kept
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 
 @contextmanager

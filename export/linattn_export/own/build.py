@@ -20,9 +20,9 @@ from linattn_export.own.subject import make_subject
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.weights import load_weights
-from linattn_runtime_checks.errors import UsageError
-from linattn_runtime_checks.progress import interrupts_wait
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract.errors import UsageError
+from linattn_runtime_checks.processes.progress import interrupts_wait
+from linattn_runtime_checks.results.report import Report
 
 
 def export_module(

@@ -24,7 +24,7 @@ from linattn_export.own.reasons import ENTRY
 from linattn_export.own.signature import class_name, parameters_of
 from linattn_export.own.spec import Inputs, is_list, key_of, name_of
 from linattn_models.contract import check_length
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 _NUMBER = itertools.count()
 

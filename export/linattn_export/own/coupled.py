@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from linattn_export.cases import CasePlan
-from linattn_runtime_checks.reference import repeated
-from linattn_runtime_checks.verdict import error_of
+from linattn_runtime_checks.contract.golden_pack import repeated
+from linattn_runtime_checks.contract.verdict import error_of
 
 _SAME = 1e-9
 """Far above what another order of sums changes in float64, far below what a check can see."""

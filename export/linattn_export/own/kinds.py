@@ -14,7 +14,7 @@ from torch import nn
 
 from linattn_export.own.reasons import places_in
 from linattn_export.own.signature import class_name
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 _FRAME = re.compile(r"^(\S+)\((\d+)\):", re.MULTILINE)
 """A line of a trace, as torch.jit.trace keeps it."""

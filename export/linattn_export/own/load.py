@@ -11,7 +11,7 @@ from torch import nn
 
 from linattn.contract import closest
 from linattn_export.own.reasons import place_in_own_code
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 _FORM = "--module takes package.module:factory"
 

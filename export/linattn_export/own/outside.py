@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from linattn_export.cases import CasePlan
 from linattn_export.families import FAMILIES, SAMPLES
 from linattn_export.own.reasons import place_in_own_code
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExportError, LinattnError
-from linattn_runtime_checks.manifest import Note
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExportError, LinattnError
+from linattn_runtime_checks.contract.manifest import Note
 
 
 class OutsideDomain(ExportError):

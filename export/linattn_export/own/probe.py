@@ -22,7 +22,7 @@ from linattn_export.subject import LARGE
 from linattn_export.variants import Range
 from linattn_export.widened import Widened, weights_of
 from linattn_models import InputSpec
-from linattn_runtime_checks.errors import ExportError, UsageError
+from linattn_runtime_checks.contract.errors import ExportError, UsageError
 
 # Of batch and sequence; the checks run others.
 _TRIED = ((5, 11), (3, 14), (2, 19))

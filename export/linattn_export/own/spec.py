@@ -40,7 +40,7 @@ from pydantic import (
 from linattn_export.own.promises import Promises, Strict
 from linattn_export.own.symbols import SYMBOLS, near, other_axis, renamed
 from linattn_export.variants import Range, parse_range
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 
 SCHEMA_VERSION = "1.0"
 _FLOATS = ("float32", "float16")

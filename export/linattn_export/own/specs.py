@@ -14,8 +14,8 @@ from linattn_export.own.spec import Inputs, InputTable, key_of, name_of
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES
 from linattn_models import Domain, InputSpec
-from linattn_runtime_checks.errors import UsageError
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
+from linattn_runtime_checks.contract.errors import UsageError
+from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE
 
 
 def specs_of(inputs: Inputs, request: BuildRequest) -> tuple[InputSpec, ...]:

@@ -19,10 +19,10 @@ from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import Traits
 from linattn_export.variants import Variant, make_variants
 from linattn_models import Model
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import UsageError
-from linattn_runtime_checks.manifest import Note
-from linattn_runtime_checks.reference import Origin
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import UsageError
+from linattn_runtime_checks.contract.golden_pack import Origin
+from linattn_runtime_checks.contract.manifest import Note
 
 METHOD = "own"
 """Stands for the method of a module whose mathematics nobody has told."""

@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 from linattn_runtime_checks.blame.kernels import Inexact, measure, moved, suspect
 from linattn_runtime_checks.blame.stages import Stages
 from linattn_runtime_checks.blame.widened import NO_OPTIMIZER, CannotWiden, Nodes
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Reference
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import Case, Reference
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import ZERO, K, compare, error_of
+from linattn_runtime_checks.results.report import CaseResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
 from linattn_runtime_checks.runtimes.onnx_runtime import LEVELS
-from linattn_runtime_checks.verdict import ZERO, K, compare, error_of
 
 Judged = Sequence[tuple[Reference, Sequence[CaseResult]]]
 """The packs, and what was found of their cases."""

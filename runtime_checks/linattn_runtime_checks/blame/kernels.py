@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linattn_runtime_checks.blame.widened import Nodes
+from linattn_runtime_checks.contract.verdict import SENSITIVITY_FACTOR, Error, K, error_of
 from linattn_runtime_checks.runtimes.base import Tensors
-from linattn_runtime_checks.verdict import SENSITIVITY_FACTOR, Error, K, error_of
 
 UNIT = 2.0**-24
 """What one rounding to single precision costs, relative to the number."""

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel
 
 from linattn_runtime_checks.blame.rungs import RUNGS, Rung
-from linattn_runtime_checks.codes import fails_nothing
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Rounding
-from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
-from linattn_runtime_checks.verdict import SENSITIVITY_FACTOR, K
+from linattn_runtime_checks.contract.codes import fails_nothing
+from linattn_runtime_checks.contract.golden_pack import Case, Rounding
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import SENSITIVITY_FACTOR, K
+from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
 
 Results = Mapping[str, tuple[Artifact, Iterable[RuntimeResult]]]
 

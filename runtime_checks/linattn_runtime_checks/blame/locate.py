@@ -5,13 +5,13 @@ from pathlib import Path
 
 from linattn_runtime_checks.blame.nodes import first_departing_node
 from linattn_runtime_checks.blame.optimizers import blame_optimizers, output_fails
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExportError
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Reference, holder
-from linattn_runtime_checks.report.model import CaseResult, Located, RuntimeResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.golden_pack import Case, Reference, holder
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import Error, compare
+from linattn_runtime_checks.results.report import CaseResult, Located, RuntimeResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
-from linattn_runtime_checks.verdict import Error, compare
 
 WRONG = {
     Code.PARITY_EXCEEDED, Code.NONFINITE_MISMATCH, Code.ZERO_ROW_NOT_ZERO, Code.SHAPE_MISMATCH,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linattn_runtime_checks.blame.fingerprint import TOLERANCE, Fingerprint
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.fingerprint import TOLERANCE, Fingerprint
 from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
 
 if TYPE_CHECKING:

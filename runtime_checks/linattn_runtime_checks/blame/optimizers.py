@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.runtimes.base import Tensors
 
 # Each includes those before it. Older releases have no level of layouts; there "all" is it.

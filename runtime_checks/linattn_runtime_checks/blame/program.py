@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from string import Template
 
-from linattn_runtime_checks.verdict import INCONCLUSIVE_YARDSTICK, Error, K
+from linattn_runtime_checks.contract.verdict import INCONCLUSIVE_YARDSTICK, Error, K
 
 _PROGRAM = Template('''\
 """$title

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from linattn_runtime_checks import environment
 from linattn_runtime_checks.blame.locate import smallest_failing, wrong_outputs
 from linattn_runtime_checks.blame.program import program_text
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Reference, holder
-from linattn_runtime_checks.report.model import RuntimeResult
+from linattn_runtime_checks.contract.golden_pack import Case, Reference, holder
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import Error
+from linattn_runtime_checks.results import environment
+from linattn_runtime_checks.results.report import RuntimeResult
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
-from linattn_runtime_checks.verdict import Error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.inputs import PADDED, closest, usual
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import TensorSpec
-from linattn_runtime_checks.outputs import apart, promised
-from linattn_runtime_checks.reference import Case
-from linattn_runtime_checks.token_axes import rows_of
+from linattn_runtime_checks.checks.outputs import apart, promised
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import Case
+from linattn_runtime_checks.contract.manifest import TensorSpec
+from linattn_runtime_checks.contract.token_axes import rows_of
 
 
 def _run(context: Context) -> list[Problem] | None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Reference, ReferenceIndex
-from linattn_runtime_checks.report.model import CaseResult, Finding, RuntimeResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import Reference, ReferenceIndex
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.results.report import CaseResult, Finding, RuntimeResult
 from linattn_runtime_checks.runtimes.base import Runtime, Session, Signature
 
 Tell = Callable[[str], None]

@@ -4,7 +4,7 @@ Found across two reports; see ``baseline``.
 """
 
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 BASELINE = Check(
     name="baseline",

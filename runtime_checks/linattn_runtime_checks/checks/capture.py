@@ -4,7 +4,7 @@ The manifest carries these notes, and every report repeats them.
 """
 
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 CAPTURE = Check(
     name="capture",

@@ -2,9 +2,9 @@
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.inputs import closest, plain
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.outputs import differing, promised
-from linattn_runtime_checks.token_axes import another_from, until
+from linattn_runtime_checks.checks.outputs import differing, promised
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.token_axes import another_from, until
 
 
 def _run(context: Context) -> list[Problem] | None:

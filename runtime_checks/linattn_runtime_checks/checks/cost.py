@@ -1,7 +1,7 @@
 """No tensor grows faster with the length than the method promises."""
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.cost.certificate import CostCertificate
 
 _WORSE = ("linear", "unknown", "quadratic")

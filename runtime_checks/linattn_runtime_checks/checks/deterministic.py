@@ -2,8 +2,8 @@
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.inputs import closest, usual
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.outputs import differing, promised
+from linattn_runtime_checks.checks.outputs import differing, promised
+from linattn_runtime_checks.contract.codes import Code
 
 
 def _run(context: Context) -> list[Problem] | None:

@@ -4,9 +4,9 @@ import numpy as np
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.inputs import closest, plain
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.outputs import apart, promised
-from linattn_runtime_checks.token_axes import reordered
+from linattn_runtime_checks.checks.outputs import apart, promised
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.token_axes import reordered
 
 
 def _run(context: Context) -> list[Problem] | None:

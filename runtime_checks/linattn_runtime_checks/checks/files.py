@@ -4,7 +4,7 @@ Files are compared before anything is loaded; see ``integrity``.
 """
 
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 FILES = Check(
     name="files",

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.inputs import usual
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.results.report import CaseResult
 
 
 def _run(context: Context) -> list[Problem] | None:

@@ -11,9 +11,9 @@ from collections.abc import Sequence, Set
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem, When, of_dynamic_axes
 from linattn_runtime_checks.checks.signature import static_axes
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.results.report import CaseResult
 
 _RIGHT = (Code.PASS, Code.RUNTIME_INEXACT)
 _GROSS = 0.01

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.pieces import run_pieces
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExportError
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.metrics import METRICS, Metric
-from linattn_runtime_checks.reference import Reference, ReferenceIndex, Tensors
-from linattn_runtime_checks.report.model import TaskResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.golden_pack import Reference, ReferenceIndex, Tensors
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.metrics import METRICS, Metric
+from linattn_runtime_checks.results.report import TaskResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, Session
 
 

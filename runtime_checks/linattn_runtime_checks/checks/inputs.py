@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case, Reference
+from linattn_runtime_checks.contract.golden_pack import Case, Reference
+from linattn_runtime_checks.contract.manifest import Artifact
 
 PADDED = ("right-padding", "left-padding", "inside-padding", "one-token", "one-empty")
 """Families of masks that have real and padded tokens."""

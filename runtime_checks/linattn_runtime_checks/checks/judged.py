@@ -4,7 +4,7 @@ Known when every runtime has had its turn.
 """
 
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 JUDGED = Check(
     name="judged",

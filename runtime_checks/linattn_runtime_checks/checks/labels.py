@@ -6,7 +6,7 @@ Applications read the manifest or the file's metadata; the golden pack was score
 import json
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 
 def _run(context: Context) -> list[Problem]:

@@ -4,7 +4,7 @@ What opens the file sees it; see ``judge``.
 """
 
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 LOADING = Check(
     name="loading",

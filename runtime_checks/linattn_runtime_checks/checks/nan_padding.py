@@ -4,7 +4,7 @@ import numpy as np
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.padding import Garbage, has_mask, has_tokens, leak_of
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 _NAN = (Garbage("NaN", np.nan, 0.0),)
 

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.checks.inputs import PADDED, usual
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
-from linattn_runtime_checks.outputs import apart, differing, promised
-from linattn_runtime_checks.reference import Case, ReferenceIndex
+from linattn_runtime_checks.checks.outputs import apart, differing, promised
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import Case, ReferenceIndex
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.contract.token_axes import inside, spread
 from linattn_runtime_checks.runtimes.base import Runtime, Tensors
-from linattn_runtime_checks.token_axes import inside, spread
 
 
 @dataclass(frozen=True, slots=True)

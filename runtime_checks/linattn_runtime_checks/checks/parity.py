@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.blame.inexact import excused
 from linattn_runtime_checks.checks.base import Check, Context, Problem, When
 from linattn_runtime_checks.checks.inputs import cases_for
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Reference
-from linattn_runtime_checks.report.model import CaseResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import Reference
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import Comparison, compare
+from linattn_runtime_checks.results.report import CaseResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
-from linattn_runtime_checks.verdict import Comparison, compare
 
 _OUTSIDE = "the module itself gives NaN or infinity on these inputs, in float64 too"
 
@@ -27,8 +28,8 @@ def _run(context: Context) -> list[Problem]:
         for pack in context.packs
     ]
     cases = [outcome for _, of_pack in outcomes for outcome in of_pack]
-    excused = context.runtime.excused
-    if excused is not None and not context.planted:  # what is planted in a session is no kernel
+    # What is planted in a session is no kernel.
+    if context.runtime.judges_kernels and not context.planted:
         cases = excused(context.path, context.artifact, outcomes, context.session, told)
     context.cases = cases
     context.result.cases += cases

@@ -1,9 +1,9 @@
 """Lets a check have its turn, and records what became of it."""
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import gravest
-from linattn_runtime_checks.report.model import CheckResult, RuntimeResult
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import gravest
+from linattn_runtime_checks.results.report import CheckResult, RuntimeResult
 from linattn_runtime_checks.runtimes.base import RunFailed
 
 

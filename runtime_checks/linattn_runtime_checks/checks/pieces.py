@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import Case
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import compare
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
-from linattn_runtime_checks.verdict import compare
 
 _CUTS = (1, 2, 31)
 """Lengths of the pieces of a prefill; the rest is the last."""

@@ -1,10 +1,10 @@
 """The process of the runtime lives, answers in time and stays within its memory.
 
-The parent of the process sees it; see ``isolation``.
+The parent of the process sees it; see ``processes``.
 """
 
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
 
 PROCESS = Check(
     name="process",

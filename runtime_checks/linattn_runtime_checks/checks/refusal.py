@@ -1,9 +1,9 @@
 """A fixed artifact must refuse every other length; an output for one is a fault."""
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import ReferenceIndex
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import ReferenceIndex
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime
 
 

@@ -1,8 +1,8 @@
 """Does a file declare the inputs, outputs and axes that the manifest promises?"""
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem, When
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import ANY_SYMBOL, Signature
 
 

@@ -4,11 +4,11 @@ Known when every runtime has had its turn: what any of them verified counts.
 """
 
 from linattn_runtime_checks.checks.base import Check, When
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import MAX_TOKENS_PER_CASE
-from linattn_runtime_checks.report.model import ArtifactResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.results.report import ArtifactResult
 
 _VERIFIED = (Code.PASS, Code.RUNTIME_INEXACT)
 """Where the file was shown to be right, if not every kernel that ran it."""

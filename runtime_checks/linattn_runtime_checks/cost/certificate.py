@@ -9,9 +9,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.cost import axes
 from linattn_runtime_checks.cost.axes import Polynomial
-from linattn_runtime_checks.manifest import Artifact
 
 _LARGEST = 3
 _REASONS = 3  # more of them say nothing new

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.manifest import Artifact, AxisRange, TensorSpec
 from linattn_runtime_checks.cost import axes
 from linattn_runtime_checks.cost.axes import Polynomial
 from linattn_runtime_checks.cost.certificate import (
@@ -31,8 +33,6 @@ from linattn_runtime_checks.cost.certificate import (
 )
 from linattn_runtime_checks.cost.program import certify_program
 from linattn_runtime_checks.cost.scan import Sizes, scan_doubts
-from linattn_runtime_checks.errors import ExportError
-from linattn_runtime_checks.manifest import Artifact, AxisRange, TensorSpec
 
 __all__ = ["CostCertificate", "GrowingTensor", "certify_onnx", "certify_program"]
 

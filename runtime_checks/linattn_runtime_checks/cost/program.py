@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.cost import axes
 from linattn_runtime_checks.cost.axes import Polynomial
 from linattn_runtime_checks.cost.certificate import (
@@ -13,7 +14,6 @@ from linattn_runtime_checks.cost.certificate import (
     kernel_may_grow,
     unknown,
 )
-from linattn_runtime_checks.manifest import Artifact
 
 _HIDES_WORK = (
     "scaled_dot_product",

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.faults.editing import Graph
-from linattn_runtime_checks.manifest import Artifact
 
 Plant = Callable[[Graph, Artifact], bool]
 

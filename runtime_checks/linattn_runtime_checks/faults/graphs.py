@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.faults import axes, masks, mathematics
 from linattn_runtime_checks.faults.editing import Graph
-from linattn_runtime_checks.manifest import Artifact
 
 Plant = Callable[[Graph, Artifact], bool]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.faults.editing import Graph
-from linattn_runtime_checks.manifest import Artifact
 
 
 def mask_ignored(graph: Graph, artifact: Artifact) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.faults.editing import Graph
-from linattn_runtime_checks.manifest import Artifact
 
 _SMALL = 1e-3  # what is added as an epsilon is below
 Plant = Callable[[Graph, Artifact], bool]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.faults.streams import (
     FutureLeaks,
     StateFades,
@@ -21,7 +22,6 @@ from linattn_runtime_checks.faults.streams import (
     sees_the_past_only,
 )
 from linattn_runtime_checks.faults.wrapped import Faulty
-from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.runtimes.base import Session, Tensors
 from linattn_runtime_checks.runtimes.onnx_runtime import CUDA, require_provider
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.faults.wrapped import Faulty
-from linattn_runtime_checks.manifest import Artifact
 from linattn_runtime_checks.runtimes.base import Tensors
 
 _HAIR = 1e-3

@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import Session, Tensors
 
 

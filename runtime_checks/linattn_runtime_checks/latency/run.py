@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from linattn_runtime_checks.isolation.job import Request
-from linattn_runtime_checks.isolation.process import Child, ChildFailed, Limits
+from linattn_runtime_checks.contract.manifest import Manifest
 from linattn_runtime_checks.latency.schedule import Timed, measure
 from linattn_runtime_checks.latency.subjects import Eager, Take, subjects
-from linattn_runtime_checks.latency.turns import Times, Turn, TurnFailed, TurnTaker
-from linattn_runtime_checks.manifest import Manifest
-from linattn_runtime_checks.progress import progress
-from linattn_runtime_checks.report.latency import LatencyTable
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.latency.turns import TurnTaker
+from linattn_runtime_checks.processes.child import Child, ChildFailed, Limits
+from linattn_runtime_checks.processes.progress import progress
+from linattn_runtime_checks.processes.requests import Request
+from linattn_runtime_checks.processes.turns import Times, Turn, TurnFailed
+from linattn_runtime_checks.results.latency import LatencyTable
+from linattn_runtime_checks.results.report import (
     Finding,
     Report,
     RuntimeResult,

@@ -15,9 +15,9 @@ from functools import partial
 
 from linattn_runtime_checks.latency.machine import Machine
 from linattn_runtime_checks.latency.table import crossovers, exponents, summed
-from linattn_runtime_checks.latency.turns import Times, TurnFailed
-from linattn_runtime_checks.progress import Progress
-from linattn_runtime_checks.report.latency import LatencySubject, LatencyTable
+from linattn_runtime_checks.processes.progress import Progress
+from linattn_runtime_checks.processes.turns import Times, TurnFailed
+from linattn_runtime_checks.results.latency import LatencySubject, LatencyTable
 
 _RUNS_PER_TURN = 2
 _MIN_ROUNDS, _MAX_ROUNDS = 2, 40
@@ -73,7 +73,7 @@ def measure(
         pairs = [(entries[i], samples[i]) for i in group]
         _measure_group(pairs, gone, failed, partial(machine.sample, sequence))
     timed = [(e, s) for e, s in zip(entries, samples, strict=True) if e.owner not in gone]
-    results = [summed(entry, sample) for entry, sample in timed]
+    results = [summed(entry.subject, sample.first, sample.runs) for entry, sample in timed]
     return LatencyTable(
         threads=threads,
         load_before=before,

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from linattn_runtime_checks.checks.inputs import cases_for
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.golden_pack import Case, Reference, open_reference
+from linattn_runtime_checks.contract.manifest import Artifact, Manifest
 from linattn_runtime_checks.latency.schedule import Timed
-from linattn_runtime_checks.latency.turns import Times, Turn, time_runs
-from linattn_runtime_checks.manifest import Artifact, Manifest
-from linattn_runtime_checks.reference import Case, Reference, open_reference
-from linattn_runtime_checks.report.latency import LatencySubject, live_variant
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.latency.turns import time_runs
+from linattn_runtime_checks.processes.turns import Times, Turn
+from linattn_runtime_checks.results.latency import LatencySubject, live_variant
+from linattn_runtime_checks.results.report import (
     Report,
 )
 from linattn_runtime_checks.runtimes.base import Tensors

@@ -1,29 +1,25 @@
 """What the times of a run say: percentiles, intervals, growth, and who beats softmax from where."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from linattn_runtime_checks.cost.exponent import Exponent, asymptotic, fit
-from linattn_runtime_checks.report.latency import LatencyResult
-
-if TYPE_CHECKING:
-    from linattn_runtime_checks.latency.schedule import Samples, Timed
+from linattn_runtime_checks.results.latency import LatencyResult, LatencySubject
 
 _CLEARLY_FASTER = 0.9
 _NORMAL = 1.960
 
 
-def summed(entry: "Timed", samples: "Samples") -> LatencyResult:
-    """The result of one entry, in milliseconds."""
-    runs = np.sort(np.array(samples.runs)) * 1e3
+def summed(subject: LatencySubject, first: float, seconds: Sequence[float]) -> LatencyResult:
+    """The result of one entry in milliseconds, from the first run and the counted ones."""
+    runs = np.sort(np.array(seconds)) * 1e3
     low, high = median_interval(runs)
     return LatencyResult(
-        **entry.subject.model_dump(),
+        **subject.model_dump(),
         runs=len(runs),
-        first_ms=samples.first * 1e3,
+        first_ms=first * 1e3,
         min_ms=float(runs[0]),
         p50_ms=float(np.percentile(runs, 50)),
         p90_ms=float(np.percentile(runs, 90)),

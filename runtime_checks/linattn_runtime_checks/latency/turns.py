@@ -9,51 +9,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from pydantic import BaseModel
-
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Reference, open_reference
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, ExportError
+from linattn_runtime_checks.contract.golden_pack import Reference, open_reference
+from linattn_runtime_checks.processes.turns import Times, Turn, TurnFailed
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, SessionOptions, Tensors
-
-
-class Turn(BaseModel):
-    """Run one artifact on one stored input.
-
-    Attributes:
-        folder: of the manifest, absolute.
-        artifact: its entry.
-        runtime: name in RUNTIMES.
-        case: name of a case of the artifact's golden pack.
-        threads: within one operator.
-        uncounted: runs that are not timed, first.
-        counted: runs that are.
-    """
-
-    folder: str
-    artifact: Artifact
-    runtime: str
-    case: str
-    threads: int
-    uncounted: int
-    counted: int
-
-
-class Times(BaseModel):
-    """What a turn took: seconds of each counted run, and of opening, where it opened."""
-
-    seconds: list[float]
-    session_s: float | None = None
-
-
-class TurnFailed(Exception):
-    """An artifact that passed cannot be timed; ``code`` says in which way."""
-
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class TurnTaker:

@@ -1,6 +1,6 @@
 """What is to blame for wrong numbers, and where it can be seen again, as lines of text."""
 
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.results.report import Report
 
 
 def blame_lines(report: Report) -> list[str]:

@@ -3,9 +3,9 @@
 from collections import Counter
 
 from linattn_runtime_checks.checks import CHECKS
-from linattn_runtime_checks.codes import fails_nothing
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.contract.codes import fails_nothing
 from linattn_runtime_checks.report.table import Table
+from linattn_runtime_checks.results.report import Report
 
 
 def check_table(report: Report) -> Table:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from linattn_runtime_checks.codes import CODES, Code, fails_nothing
-from linattn_runtime_checks.report.model import CaseResult, Report
+from linattn_runtime_checks.contract.codes import CODES, Code, fails_nothing
 from linattn_runtime_checks.report.table import Table
+from linattn_runtime_checks.results.report import CaseResult, Report
 
 _ORDER = list(CODES)
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from linattn_runtime_checks.errors import EnvironmentProblem
-from linattn_runtime_checks.manifest import Manifest
+from linattn_runtime_checks.contract.errors import EnvironmentProblem
+from linattn_runtime_checks.contract.manifest import Manifest
 from linattn_runtime_checks.report.html import render_html
 from linattn_runtime_checks.report.markdown import render
-from linattn_runtime_checks.report.model import Report
+from linattn_runtime_checks.results.report import Report
 
 
 def write_reports(folder: Path, report: Report, manifest: Manifest) -> str | None:

@@ -17,9 +17,9 @@ from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.checks.files import FILES
 from linattn_runtime_checks.checks.judged import JUDGED
 from linattn_runtime_checks.checks.process import PROCESS
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.report.model import (
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.results.report import (
     ArtifactResult,
     CaseResult,
     Finding,

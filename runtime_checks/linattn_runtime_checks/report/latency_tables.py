@@ -1,9 +1,9 @@
 """The tables of what was timed; the renderers only draw them."""
 
-from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable, live_variant
-from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.table import Table
 from linattn_runtime_checks.report.tables import size_text
+from linattn_runtime_checks.results.latency import LatencyResult, LatencyTable, live_variant
+from linattn_runtime_checks.results.report import Report
 
 
 def latency_table(report: Report, *, dynamic_only: bool) -> Table | None:

@@ -8,7 +8,6 @@ from linattn_runtime_checks.report.latency_tables import (
     latency_table,
     session_table,
 )
-from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.scores import task_table
 from linattn_runtime_checks.report.table import Table
 from linattn_runtime_checks.report.tables import (
@@ -17,6 +16,7 @@ from linattn_runtime_checks.report.tables import (
     left_out,
     summary,
 )
+from linattn_runtime_checks.results.report import Report
 
 
 def render(report: Report) -> str:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from linattn_runtime_checks.metrics import METRICS
-from linattn_runtime_checks.report.model import ArtifactResult, Report, TaskResult
+from linattn_runtime_checks.contract.metrics import METRICS
 from linattn_runtime_checks.report.table import Table
+from linattn_runtime_checks.results.report import ArtifactResult, Report, TaskResult
 
 NOTE = "scores: on held-out data, the worst of the runtimes, beside that of PyTorch in float64"
 

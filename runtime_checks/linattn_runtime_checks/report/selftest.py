@@ -3,10 +3,10 @@
 import shlex
 from pathlib import Path
 
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
-from linattn_runtime_checks.faults.selftest import Planted, SelfTest
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
+from linattn_runtime_checks.judging.selftest import Planted, SelfTest
 from linattn_runtime_checks.report.table import Table
 
 _SHOWN = 20

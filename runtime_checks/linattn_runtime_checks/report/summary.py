@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode, gravest
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode, gravest
 from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.families import cases_by_family, family_cell
-from linattn_runtime_checks.report.model import ArtifactResult, Finding, Report
 from linattn_runtime_checks.report.scores import score_cells, score_headings
 from linattn_runtime_checks.report.tables import left_out
 from linattn_runtime_checks.report.tables import summary as one_line
+from linattn_runtime_checks.results.report import ArtifactResult, Finding, Report
 
 MOST_CHARACTERS = 60_000
 """GitHub takes 65,536 characters; the rest is for whatever is put around the summary."""

@@ -1,12 +1,12 @@
 """The tables of a report as headings and rows of text; the renderers only draw them."""
 
-from linattn_runtime_checks.codes import Code
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.cost.exponent import NOT_BOUNDED, cell
-from linattn_runtime_checks.errors import ExitCode
-from linattn_runtime_checks.report.latency import LatencyTable
-from linattn_runtime_checks.report.model import ArtifactResult, Report, RuntimeResult
 from linattn_runtime_checks.report.scores import NOTE, score_cells, score_headings
 from linattn_runtime_checks.report.table import Table
+from linattn_runtime_checks.results.latency import LatencyTable
+from linattn_runtime_checks.results.report import ArtifactResult, Report, RuntimeResult
 
 
 def artifact_table(report: Report) -> Table:

@@ -3,8 +3,8 @@
 import shlex
 from pathlib import Path
 
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.latency_tables import (
@@ -12,7 +12,6 @@ from linattn_runtime_checks.report.latency_tables import (
     crossover_table,
     latency_table,
 )
-from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.scores import task_table
 from linattn_runtime_checks.report.table import Table
 from linattn_runtime_checks.report.tables import (
@@ -21,6 +20,7 @@ from linattn_runtime_checks.report.tables import (
     left_out,
     summary,
 )
+from linattn_runtime_checks.results.report import Report
 
 _STYLES = {"PASS": "green", "NOT JUDGED": "yellow", "UNVERIFIED": "yellow"}
 _TEXT = (

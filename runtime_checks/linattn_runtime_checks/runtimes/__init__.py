@@ -1,6 +1,6 @@
 """The table of runtimes: one line each."""
 
-from linattn_runtime_checks.errors import EnvironmentProblem, UsageError, unknown
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, UsageError, unknown
 from linattn_runtime_checks.runtimes.base import Runtime
 from linattn_runtime_checks.runtimes.onnx_runtime import ORT_CPU, ORT_CUDA, conflict
 from linattn_runtime_checks.runtimes.torch_runtimes import PT2, TORCHSCRIPT

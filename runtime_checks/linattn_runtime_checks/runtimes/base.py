@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.cost.certificate import CostCertificate
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -67,10 +67,9 @@ class Runtime:
     ``program``: the lines of Python that open the file ``here / FILE`` and run it, for programs
     that show a failure; from ``inputs``, a dictionary by name, they make ``outputs``, another.
     ``INPUTS`` and ``OUTPUTS`` are the names in order. Without it, no such program is written.
-    ``excused(path, artifact, judged, session, tell)`` gives the results again, with another code
-    where the file is right and a kernel of the runtime is not exact. ``declares_shapes`` and
-    ``declares_labels``: its files say which inputs and outputs they have, and which classes.
-    ``locate(result, artifact, packs, path)`` adds to the result which node departs first.
+    ``declares_shapes`` and ``declares_labels``: its files say which inputs and outputs they have,
+    and which classes. ``names_nodes``: blame can name the first node of a graph that departs.
+    ``judges_kernels``: blame can tell a kernel that is not exact from a file that is wrong.
     """
 
     name: str
@@ -86,5 +85,5 @@ class Runtime:
     placed: Callable[[Path, Artifact, SessionOptions, Tensors], Any] | None = None
     certify: Callable[[Path, Artifact, Any], list[CostCertificate]] | None = None
     program: str | None = None
-    excused: Callable[[Path, Artifact, Any, Any, Callable[[str], None]], list[Any]] | None = None
-    locate: Callable[[Any, Artifact, Any, Path], None] | None = None
+    judges_kernels: bool = False
+    names_nodes: bool = False

@@ -1,16 +1,16 @@
 """ONNX Runtime on CPU and on CUDA, with its graph optimiser off and on."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, ExportError
+from linattn_runtime_checks.contract.manifest import LABELS, Artifact, TensorSpec
 from linattn_runtime_checks.cost.certificate import CostCertificate, unknown
-from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
-from linattn_runtime_checks.manifest import LABELS, Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, SessionOptions, Tensors
 from linattn_runtime_checks.runtimes.onnx_program import onnx_program
 from linattn_runtime_checks.runtimes.placement import Placement, prove
@@ -244,22 +244,6 @@ def _certify(path: Path, artifact: Artifact, session: OrtSession) -> list[CostCe
     return [certify_onnx(path, artifact), certify_onnx(path, artifact, optimized=True)]
 
 
-def _excused(
-    path: Path, artifact: Artifact, judged: Any, session: OrtSession, tell: Callable[[str], None]
-) -> list[Any]:
-    # Later: it imports what imports this.
-    from linattn_runtime_checks.blame.inexact import excused
-
-    return excused(path, artifact, judged, session, tell)
-
-
-def _locate(result: Any, artifact: Artifact, packs: Any, path: Path) -> None:
-    # Later, for the same reason.
-    from linattn_runtime_checks.blame.locate import locate
-
-    locate(result, artifact, packs, path)
-
-
 ORT_CPU = Runtime(
     name="ort-cpu",
     title="ONNX Runtime, CPUExecutionProvider",
@@ -272,9 +256,9 @@ ORT_CPU = Runtime(
     program=onnx_program(_provider_list(CPU)),
     placed=partial(_placed, provider=CPU),
     certify=_certify,
-    excused=_excused,
+    judges_kernels=True,
     declares_labels=True,
-    locate=_locate,
+    names_nodes=True,
 )
 ORT_CUDA = Runtime(
     name="ort-cuda",
@@ -289,5 +273,5 @@ ORT_CUDA = Runtime(
     placed=partial(_placed, provider=CUDA),
     certify=_certify,
     declares_labels=True,
-    locate=_locate,
+    names_nodes=True,
 )

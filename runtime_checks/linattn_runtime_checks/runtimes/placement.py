@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from linattn_runtime_checks.errors import EnvironmentProblem
+from linattn_runtime_checks.contract.errors import EnvironmentProblem
 from linattn_runtime_checks.runtimes.base import RunFailed, Tensors
 
 _HEAVY = {

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from linattn_runtime_checks.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 
 # How protobuf writes the name of the file that holds a tensor outside of the model, and its size.
 _EXTERNAL = re.compile(rb"\x0a\x08location\x12(.)", re.DOTALL)

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.cost.certificate import CostCertificate
-from linattn_runtime_checks.errors import ExportError
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
 from linattn_runtime_checks.runtimes.base import (
     ANY_SYMBOL,
     RunFailed,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from linattn_runtime_checks.cost.exponent import Exponent
-from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
-from linattn_runtime_checks.report.model import ArtifactResult
+from linattn_runtime_checks.results.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.results.report import ArtifactResult
 
 BASELINE = "softmax"
 _ONE_LENGTH = re.compile(r"^(prefill-)?n\d+")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.report.html.values import sentence, sort_key
 from linattn_runtime_checks.report.html.verdict import State, state_of
 from linattn_runtime_checks.report.table import Table

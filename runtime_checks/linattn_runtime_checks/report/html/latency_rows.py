@@ -2,10 +2,10 @@
 
 from linattn_runtime_checks.report.html.grid import NOTHING
 from linattn_runtime_checks.report.html.values import short
-from linattn_runtime_checks.report.latency import LatencyResult, live_variant
 from linattn_runtime_checks.report.latency_tables import circumstances
-from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.table import Table
+from linattn_runtime_checks.results.latency import LatencyResult, live_variant
+from linattn_runtime_checks.results.report import Report
 
 _NOTE = (
     "95 %: the interval that holds the median; first: the first run at that length; / eager, "

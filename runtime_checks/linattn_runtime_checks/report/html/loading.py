@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from linattn_runtime_checks.manifest import Artifact, TensorSpec
+from linattn_runtime_checks.contract.manifest import Artifact, TensorSpec
 
 _EXAMPLE_LENGTH = 128
 _RESERVED = {"input", "output", "session", "module", "program", "memory", "env", "np", "ort",

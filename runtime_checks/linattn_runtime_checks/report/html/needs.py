@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from linattn_runtime_checks.errors import EnvironmentProblem
+from linattn_runtime_checks.contract.errors import EnvironmentProblem
 
 _PACKAGES = ("jinja2", "matplotlib")
 

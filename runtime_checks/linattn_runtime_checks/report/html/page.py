@@ -4,7 +4,8 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
-from linattn_runtime_checks.manifest import Manifest
+from linattn_runtime_checks.contract.manifest import Manifest
+from linattn_runtime_checks.contract.verdict import K
 from linattn_runtime_checks.report.checks import check_table
 from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.html.grid import Grid, grid
@@ -23,11 +24,10 @@ from linattn_runtime_checks.report.latency_tables import (
     crossover_table,
     session_table,
 )
-from linattn_runtime_checks.report.model import Report
 from linattn_runtime_checks.report.scores import task_table
 from linattn_runtime_checks.report.table import Table
 from linattn_runtime_checks.report.tables import artifact_table, cost_table
-from linattn_runtime_checks.verdict import K
+from linattn_runtime_checks.results.report import Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment

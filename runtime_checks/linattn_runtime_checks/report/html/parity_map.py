@@ -7,12 +7,12 @@ family on which nothing could be proven says so in words.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.verdict import K
 from linattn_runtime_checks.report.families import family_cell
 from linattn_runtime_checks.report.html.values import short, worst
-from linattn_runtime_checks.report.model import ArtifactResult, CaseResult
-from linattn_runtime_checks.verdict import K
+from linattn_runtime_checks.results.report import ArtifactResult, CaseResult
 
 CROSS = "\N{MULTIPLICATION X}"
 

@@ -16,7 +16,7 @@ from linattn_runtime_checks.report.html.curves import (
 from linattn_runtime_checks.report.html.figures import bars_svg, growth_svg
 from linattn_runtime_checks.report.html.parity_map import ParityMap, parity_map
 from linattn_runtime_checks.report.html.verdict import State, state_of
-from linattn_runtime_checks.report.model import ArtifactResult, Report
+from linattn_runtime_checks.results.report import ArtifactResult, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.contract.verdict import K
 from linattn_runtime_checks.report.blame import blame_lines
 from linattn_runtime_checks.report.html.values import sentence, short, worst
 from linattn_runtime_checks.report.junit import why_not_judged
-from linattn_runtime_checks.report.model import Finding, Report
 from linattn_runtime_checks.report.tables import summary
-from linattn_runtime_checks.verdict import K
+from linattn_runtime_checks.results.report import Finding, Report
 
 State = Literal["good", "bad", "unsure", "info"]
 

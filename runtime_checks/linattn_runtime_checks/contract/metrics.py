@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linattn_runtime_checks.verdict import K
+from linattn_runtime_checks.contract.verdict import K
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, PlainSerializer, computed_field
 
-from linattn_runtime_checks.codes import CODES, Code
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode, gravest
 from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.cost.exponent import Exponent
-from linattn_runtime_checks.errors import ExitCode, gravest
-from linattn_runtime_checks.report.latency import LatencyTable
+from linattn_runtime_checks.results.latency import LatencyTable
 from linattn_runtime_checks.runtimes.placement import Placement
 
 SCHEMA_VERSION = "1.6"

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from linattn_runtime_checks.blame.fingerprint import Fingerprint
-from linattn_runtime_checks.errors import ExportError
-from linattn_runtime_checks.verdict import Error, yardstick
+from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.fingerprint import Fingerprint
+from linattn_runtime_checks.contract.verdict import Error, yardstick
 
 _KEY = "linattn.reference"
 Tensors = dict[str, NDArray[Any]]

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
-from linattn_runtime_checks.errors import EnvironmentProblem
-from linattn_runtime_checks.integrity import damaged_files
-from linattn_runtime_checks.manifest import Manifest
+from linattn_runtime_checks.contract.errors import EnvironmentProblem
+from linattn_runtime_checks.contract.integrity import damaged_files
+from linattn_runtime_checks.contract.manifest import Manifest
 
 GROUP = "linattn.live"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from linattn_runtime_checks.pytest_nodes import Plan
+    from linattn_runtime_checks.pytest_plugin.nodes import Plan
 
 _PLANS = pytest.StashKey[dict[Path, "Plan"]]()
 
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--linattn-runtime names no folder to judge; add --linattn DIR")
     if not folders:
         return
-    from linattn_runtime_checks.pytest_nodes import plan
+    from linattn_runtime_checks.pytest_plugin.nodes import plan
 
     start = config.invocation_params.dir
     config.stash[_PLANS] = plans = {
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(
     """
     plans = config.stash.get(_PLANS, {})
     if plans:
-        from linattn_runtime_checks.pytest_nodes import tests
+        from linattn_runtime_checks.pytest_plugin.nodes import tests
 
         for path, asked in plans.items():
             items += tests(session, path, asked)

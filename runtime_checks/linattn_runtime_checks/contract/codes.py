@@ -6,7 +6,7 @@ Codes are only ever added. ``docs/codes.md`` and the report's JSON Schema are ma
 from dataclasses import dataclass
 from enum import StrEnum
 
-from linattn_runtime_checks.errors import ExitCode
+from linattn_runtime_checks.contract.errors import ExitCode
 
 
 class Code(StrEnum):

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from linattn_runtime_checks.manifest import Manifest, StoredFile
+from linattn_runtime_checks.contract.manifest import Manifest, StoredFile
 
 _CHUNK = 1 << 20
 

@@ -18,9 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from linattn_runtime_checks.checked import LatencyEntry, RuntimeCheck
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import UsageError
+from linattn_runtime_checks.contract.checked import LatencyEntry, RuntimeCheck
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import UsageError
 
 FILE_NAME = "linattn_manifest.json"
 SCHEMA_VERSION = "1.6"

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from linattn_runtime_checks.isolation.job import Answer, Request
     from linattn_runtime_checks.latency.turns import TurnTaker
+    from linattn_runtime_checks.processes.requests import Answer, Request
 
 _BEHIND_THE_PARENT = 10
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -33,11 +33,11 @@ def main() -> None:
 
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answer every line of ``requests``."""
-    from linattn_runtime_checks.environment import calm_threads
+    from linattn_runtime_checks.results.environment import calm_threads
 
     calm_threads()
-    from linattn_runtime_checks.isolation.job import Answer, Request
     from linattn_runtime_checks.latency.turns import TurnTaker
+    from linattn_runtime_checks.processes.requests import Answer, Request
 
     def send(answer: Answer) -> None:
         answers.write(answer.model_dump_json() + "\n")
@@ -56,9 +56,9 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
 
 def _answer(request: "Request", take: "TurnTaker", tell: Callable[[str], None]) -> "Answer":
-    from linattn_runtime_checks.isolation.job import Answer
-    from linattn_runtime_checks.judge import judge
-    from linattn_runtime_checks.latency.turns import TurnFailed
+    from linattn_runtime_checks.judging.artifact import judge
+    from linattn_runtime_checks.processes.requests import Answer
+    from linattn_runtime_checks.processes.turns import TurnFailed
     from linattn_runtime_checks.runtimes import RUNTIMES
 
     if request.prepare is not None:

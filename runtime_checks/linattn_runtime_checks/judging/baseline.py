@@ -12,10 +12,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from linattn_runtime_checks.checks.baseline import BASELINE
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.errors import UsageError
-from linattn_runtime_checks.report.latency import LatencyResult, LatencyTable
-from linattn_runtime_checks.report.model import Against, Change, Finding, Report
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import UsageError
+from linattn_runtime_checks.results.latency import LatencyResult, LatencyTable
+from linattn_runtime_checks.results.report import Against, Change, Finding, Report
 
 SIZE_BAND = 1.01
 LATENCY_BAND = 1.25

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode, UsageError, gravest, unknown
-from linattn_runtime_checks.report.model import Finding, Report
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode, UsageError, gravest, unknown
+from linattn_runtime_checks.results.report import Finding, Report
 
 _VERDICTS = {
     code.name.lower(): code

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Case
+from linattn_runtime_checks.contract.golden_pack import Case
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.contract.verdict import K, error_of
 from linattn_runtime_checks.runtimes.base import RunFailed, Session, Tensors
-from linattn_runtime_checks.verdict import K, error_of
 
 _BOTH_SIDES = 2.0
 """Two outputs, each up to K roundings from the truth, are up to 2 K from each other."""

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from linattn_runtime_checks import environment
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.isolation.job import Job, Request
-from linattn_runtime_checks.isolation.process import Child, ChildFailed, Limits
-from linattn_runtime_checks.report.model import Finding, RuntimeResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.processes.child import Child, ChildFailed, Limits
+from linattn_runtime_checks.processes.requests import Job, Request
+from linattn_runtime_checks.results import environment
+from linattn_runtime_checks.results.report import Finding, RuntimeResult
 
 _MOST_CHILDREN = 4
 _JOBS_FOR_ONE = 4

@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from linattn_runtime_checks import environment
-from linattn_runtime_checks.baseline import compare
 from linattn_runtime_checks.blame.ladder import climb
 from linattn_runtime_checks.blame.locate import smallest_failing
 from linattn_runtime_checks.checks.capture import CAPTURE
 from linattn_runtime_checks.checks.files import FILES
 from linattn_runtime_checks.checks.judged import JUDGED
 from linattn_runtime_checks.checks.verified_range import verify_ranges
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.integrity import damaged_files
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.process import Limits
-from linattn_runtime_checks.judging import HowToJudge, Judging
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.golden_pack import holder, open_reference
+from linattn_runtime_checks.contract.integrity import damaged_files
+from linattn_runtime_checks.contract.manifest import Artifact, Manifest
+from linattn_runtime_checks.judging.baseline import compare
+from linattn_runtime_checks.judging.early import HowToJudge, Judging
 from linattn_runtime_checks.latency.run import time_folder
 from linattn_runtime_checks.latency.subjects import Eager
-from linattn_runtime_checks.manifest import Artifact, Manifest
-from linattn_runtime_checks.progress import progress
-from linattn_runtime_checks.reference import holder, open_reference
-from linattn_runtime_checks.report.model import ArtifactResult, Report, RuntimeResult
+from linattn_runtime_checks.processes.child import Limits
+from linattn_runtime_checks.processes.progress import progress
+from linattn_runtime_checks.processes.requests import Job
+from linattn_runtime_checks.results import environment
+from linattn_runtime_checks.results.report import ArtifactResult, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from linattn_runtime_checks import environment
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import Pool, children
-from linattn_runtime_checks.isolation.process import Limits
-from linattn_runtime_checks.judge import judge
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.report.model import RuntimeResult
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.judging.artifact import judge
+from linattn_runtime_checks.processes.child import Limits
+from linattn_runtime_checks.processes.pool import Pool, children
+from linattn_runtime_checks.processes.requests import Job
+from linattn_runtime_checks.results import environment
+from linattn_runtime_checks.results.report import RuntimeResult
 from linattn_runtime_checks.runtimes.base import Runtime
 
 

@@ -15,14 +15,14 @@ from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.checks.base import When
 from linattn_runtime_checks.checks.files import FILES
 from linattn_runtime_checks.checks.judged import JUDGED
-from linattn_runtime_checks.codes import CODES, Code
-from linattn_runtime_checks.errors import ExitCode, ExportError, LinattnError
-from linattn_runtime_checks.integrity import damage
-from linattn_runtime_checks.manifest import Artifact, Manifest, StoredFile, read
-from linattn_runtime_checks.reference import ReferenceIndex, open_reference
+from linattn_runtime_checks.contract.codes import CODES, Code
+from linattn_runtime_checks.contract.errors import ExitCode, ExportError, LinattnError
+from linattn_runtime_checks.contract.golden_pack import ReferenceIndex, open_reference
+from linattn_runtime_checks.contract.integrity import damage
+from linattn_runtime_checks.contract.manifest import Artifact, Manifest, StoredFile, read
+from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from linattn_runtime_checks.report import junit
 from linattn_runtime_checks.report.junit import Outcome
-from linattn_runtime_checks.runner import CheckRequest, check_folder
 from linattn_runtime_checks.runtimes import RUNTIMES, choose
 from linattn_runtime_checks.runtimes.base import Runtime
 

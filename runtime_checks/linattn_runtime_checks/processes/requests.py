@@ -2,10 +2,10 @@
 
 from pydantic import BaseModel
 
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.latency.turns import Times, Turn
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.report.model import RuntimeResult
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.manifest import Artifact
+from linattn_runtime_checks.processes.turns import Times, Turn
+from linattn_runtime_checks.results.report import RuntimeResult
 
 
 class Job(BaseModel):

@@ -1,24 +1,24 @@
-"""Judges one artifact on one runtime; runs in a child process (see ``isolation``)."""
+"""Judges one artifact on one runtime; runs in a child process (see ``processes``)."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from linattn_runtime_checks.blame.locate import smallest_failing
+from linattn_runtime_checks.blame.locate import locate, smallest_failing
 from linattn_runtime_checks.blame.repro import write_repro
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.checks.base import Context, Tell, When
 from linattn_runtime_checks.checks.inputs import cases_for
 from linattn_runtime_checks.checks.loading import LOADING
 from linattn_runtime_checks.checks.performing import perform, record
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.cost.measure import measure_memory
-from linattn_runtime_checks.errors import EnvironmentProblem, ExportError
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, ExportError
+from linattn_runtime_checks.contract.golden_pack import Reference, open_reference
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.reference import Reference, open_reference
-from linattn_runtime_checks.report.model import RuntimeResult
+from linattn_runtime_checks.judging.memory import measure_memory
+from linattn_runtime_checks.processes.requests import Job
+from linattn_runtime_checks.results.report import RuntimeResult
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, Session, SessionOptions
 
@@ -57,8 +57,8 @@ def _judge(job: Job, runtime: Runtime, packs: Sequence[Reference], tell: Tell) -
     _turns(When.LAST_MODE, context)
     if job.fault is None and not job.last_mode_only and smallest_failing(result.cases):
         tell("blame")
-        if runtime.locate is not None:
-            runtime.locate(result, artifact, packs, path)
+        if runtime.names_nodes:
+            locate(result, artifact, packs, path)
         if job.repro is not None:
             made = write_repro(Path(job.repro), result, artifact, packs, context.session, path)
             result.repro = None if made is None else made.name

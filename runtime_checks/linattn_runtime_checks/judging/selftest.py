@@ -14,22 +14,22 @@ from pathlib import Path
 
 from pydantic import BaseModel, computed_field
 
-from linattn_runtime_checks import environment
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.checks.inputs import cases_for
-from linattn_runtime_checks.codes import CODES, Code, fails_nothing
-from linattn_runtime_checks.errors import EnvironmentProblem, ExitCode
+from linattn_runtime_checks.contract.codes import CODES, Code, fails_nothing
+from linattn_runtime_checks.contract.errors import EnvironmentProblem, ExitCode
+from linattn_runtime_checks.contract.golden_pack import open_reference
+from linattn_runtime_checks.contract.manifest import Artifact, Manifest
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import CONTROL, GRAPH_FAULTS, GraphFault
 from linattn_runtime_checks.faults.mathematics import weight_moved
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
-from linattn_runtime_checks.isolation.job import Job
-from linattn_runtime_checks.isolation.pool import children, run_jobs
-from linattn_runtime_checks.isolation.process import Limits
-from linattn_runtime_checks.manifest import Artifact, Manifest
-from linattn_runtime_checks.progress import progress
-from linattn_runtime_checks.reference import open_reference
-from linattn_runtime_checks.report.model import CaseResult, RuntimeResult
+from linattn_runtime_checks.processes.child import Limits
+from linattn_runtime_checks.processes.pool import children, run_jobs
+from linattn_runtime_checks.processes.progress import progress
+from linattn_runtime_checks.processes.requests import Job
+from linattn_runtime_checks.results import environment
+from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
 from linattn_runtime_checks.runtimes.base import Runtime
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from linattn_runtime_checks.checks.inputs import cases_for
+from linattn_runtime_checks.contract.golden_pack import Reference
+from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.cost.exponent import asymptotic, fit_peak
 from linattn_runtime_checks.cost.memory import peaks
-from linattn_runtime_checks.manifest import Artifact
-from linattn_runtime_checks.reference import Reference
-from linattn_runtime_checks.report.model import RuntimeResult
+from linattn_runtime_checks.results.report import RuntimeResult
 from linattn_runtime_checks.runtimes.base import RunFailed, Runtime, Session
 
 

@@ -10,8 +10,8 @@ import threading
 from dataclasses import dataclass
 from typing import IO, Any
 
-from linattn_runtime_checks.codes import Code
-from linattn_runtime_checks.isolation.job import Answer, Request
+from linattn_runtime_checks.contract.codes import Code
+from linattn_runtime_checks.processes.requests import Answer, Request
 
 _TAIL = 400
 DEFAULT_TIME_LIMIT_S = 300.0
@@ -114,7 +114,7 @@ class Child:
 
     def _started(self) -> "subprocess.Popen[str]":
         if self._process is None:
-            command = [sys.executable, "-P", "-m", "linattn_runtime_checks.isolation.child"]
+            command = [sys.executable, "-P", "-m", "linattn_runtime_checks.judging.child_main"]
             if self._limits.gibibytes is not None:
                 command.append(str(self._limits.gibibytes))
             paths = os.pathsep.join(path for path in sys.path if path)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linattn_runtime_checks.manifest import TensorSpec
+from linattn_runtime_checks.contract.manifest import TensorSpec
 
 
 def spread(mask: NDArray[np.bool_], spec: TensorSpec, shape: tuple[int, ...]) -> NDArray[np.bool_]:
