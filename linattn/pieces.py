@@ -1,10 +1,12 @@
-"""The same attention in pieces, for sequences whose whole scores would not fit into memory.
+"""The same attention in pieces, for sequences that would not fit into memory as a whole.
 
-Heads in turn is another module, and so another artifact: for lengths at which the scores of all
-heads are gigabytes. Rows of queries are for runs in PyTorch only, and change no artifact: no row
-of the output depends on another query, so a run in blocks of rows does for each row what the whole
-run does. Only the order in which a matrix product adds up may differ between the two, as it does
-between two releases of a BLAS; that is rounding in the last place.
+:func:`with_heads_in_turn` makes another module, and so another artifact, for lengths at which the
+scores of all heads are gigabytes. :func:`in_pieces` is for runs in PyTorch only, and changes no
+artifact. It takes the heads of a layer one after the other, and the rows of queries of quadratic
+attention in blocks. No head depends on another head, and no row of the output on another query,
+so each number is computed by the same operations as in the whole run. Only the order in which a
+matrix product adds up may differ with the size of its blocks, in float32 as in float64: that is
+rounding in the last place.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +18,14 @@ from torch import Tensor, nn
 
 from linattn.methods import METHODS
 from linattn.multihead import MultiHeadAttention
+from linattn.numerics import zero_where_empty
 
 MOST_SCORES = 2**30
 """Bytes of float32 scores of one sequence that an artifact may hold at once."""
 BLOCK_SCORES = 2**26
 """Bytes of scores of one block of query rows."""
-BLOCK_TOKENS = 8192
-"""Query rows of a layer in one block, whatever the method."""
+LONG = 8192
+"""Tokens above which a layer takes its heads one after the other."""
 _FLOAT32 = 4
 
 
@@ -70,17 +73,17 @@ def with_heads_in_turn(module: nn.Module, length: int) -> None:
 
 
 @contextmanager
-def in_rows(module: nn.Module) -> Iterator[None]:
-    """Within it, attention in ``module`` whose query rows are independent runs in blocks of them.
+def in_pieces(module: nn.Module) -> Iterator[None]:
+    """Within it, runs of ``module`` take attention in pieces wherever its method allows it.
 
-    Short sequences fit into one block and run as they are.
+    Short sequences are one piece and run as they are.
     """
     with ExitStack() as stack:
         for part in module.modules():
             if _quadratic(part):
                 stack.enter_context(_replaced(part, _core_in_rows))
-            elif isinstance(part, MultiHeadAttention) and _independent(part.method_name):
-                stack.enter_context(_replaced(part, _layer_in_rows))
+            elif isinstance(part, MultiHeadAttention) and _heads_alike(part):
+                stack.enter_context(_replaced(part, _layer_by_heads))
         yield
 
 
@@ -91,9 +94,10 @@ def _quadratic(part: nn.Module) -> bool:
     )
 
 
-def _independent(method: str) -> bool:
-    """Queries may then have another length than keys, and each gives a row of its own."""
-    return METHODS[method].capabilities.cross_attention
+def _heads_alike(part: MultiHeadAttention) -> bool:
+    """Whether the core treats every head in the same way: it holds no tensors and no state."""
+    record = METHODS[part.method_name]
+    return record.capabilities.cross_attention and not part.attention.state_dict()
 
 
 @contextmanager
@@ -136,25 +140,26 @@ def _core_in_rows(
     return output
 
 
-def _layer_in_rows(
+def _layer_by_heads(
     part: MultiHeadAttention,
     whole: Callable[..., Tensor],
     hidden_states: Tensor,
     mask: Optional[Tensor] = None,
 ) -> Tensor:
-    length = hidden_states.size(1)
-    if length <= BLOCK_TOKENS:
+    if hidden_states.size(1) <= LONG:
         return whole(hidden_states, mask)
-    key, value = _heads(part, hidden_states, 1), _heads(part, hidden_states, 2)
+    width = part.d_model // part.heads
     output = torch.empty_like(hidden_states)
-    for start in range(0, length, BLOCK_TOKENS):
-        stop = start + BLOCK_TOKENS
-        query = _heads(part, hidden_states[:, start:stop], 0)
-        output[:, start:stop] = part._joined(part.attention(query, key, value, mask), mask)
-    return output
+    for start in range(0, part.d_model, width):
+        query, key, value = (
+            _projected(part, hidden_states, slice(first + start, first + start + width))
+            for first in range(0, 3 * part.d_model, part.d_model)
+        )
+        output[..., start : start + width] = part.attention(query, key, value, mask).squeeze(1)
+    return zero_where_empty(part.out_proj(output), mask)
 
 
-def _heads(part: MultiHeadAttention, hidden_states: Tensor, which: int) -> Tensor:
-    """Heads ``[B, H, N, D]`` of the query (0), key (1) or value (2)."""
-    batch, length, width = hidden_states.shape
-    return part._project(hidden_states.reshape(batch * length, width), which, batch, length)
+def _projected(part: MultiHeadAttention, hidden_states: Tensor, rows: slice) -> Tensor:
+    """``[B, 1, N, D]``: one head of the query, key or value."""
+    bias = None if part.in_proj_bias is None else part.in_proj_bias[rows]
+    return nn.functional.linear(hidden_states, part.in_proj_weight[rows], bias).unsqueeze(1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from linattn.pieces import in_rows
+from linattn.pieces import in_pieces
 from linattn_export.cases import OTHER_LENGTH, CasePlan
 from linattn_export.drawn import draw_case, plans_of
 from linattn_export.families import EDGE
@@ -241,7 +241,7 @@ def sensitivities(
 
 def run_outputs(module: nn.Module, inputs: Inputs, names: Sequence[str]) -> dict[str, Any]:
     """The outputs of a float64 module for inputs of any floating dtype, as numpy, by name."""
-    with torch.no_grad(), in_rows(module):
+    with torch.no_grad(), in_pieces(module):
         wide = [x.double() if x.is_floating_point() else x.clone() for x in inputs.values()]
         outputs = as_tuple(module(*wide))
     return {name: output.numpy() for name, output in zip(names, outputs, strict=True)}

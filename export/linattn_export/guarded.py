@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from linattn.pieces import in_rows
+from linattn.pieces import in_pieces
 from linattn_export.own.kept import same
 from linattn_export.own.watches import writes_of
 from linattn_export.subject import Subject
@@ -22,7 +22,7 @@ def guarded(subject: Subject) -> Callable[[dict[str, Tensor]], Any]:
 
     def eager(inputs: dict[str, Tensor]) -> Any:
         given = {name: x.clone() for name, x in inputs.items()}
-        with in_rows(subject.module):
+        with in_pieces(subject.module):
             found = call(given)
         if not all(same(given[name], x) for name, x in inputs.items()):
             name, place = next(iter(writes_of(call, inputs).items()))
