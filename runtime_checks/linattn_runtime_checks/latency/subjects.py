@@ -10,7 +10,12 @@ from linattn_runtime_checks.errors import ExitCode
 from linattn_runtime_checks.latency.schedule import Timed
 from linattn_runtime_checks.latency.turns import Times, Turn, time_runs
 from linattn_runtime_checks.manifest import Artifact, Manifest
-from linattn_runtime_checks.reference import Case, Reference, open_reference
+from linattn_runtime_checks.reference import (
+    MAX_TOKENS_PER_CASE,
+    Case,
+    Reference,
+    open_reference,
+)
 from linattn_runtime_checks.report.latency import LatencySubject, live_variant
 from linattn_runtime_checks.report.model import (
     Report,
@@ -91,8 +96,14 @@ def _turn(
             threads=threads,
             uncounted=uncounted,
             counted=counted,
+            forget=_forgets(case),
         )
     )
+
+
+def _forgets(case: Case) -> bool:
+    """Whether what a session keeps of a run of ``case`` would crowd out the others."""
+    return case.batch * case.sequence > MAX_TOKENS_PER_CASE
 
 
 def _eager_turn(module: Eager, reference: Reference, case: Case) -> Callable[[int, int], Times]:
@@ -120,4 +131,5 @@ def _entry(
             sequence=case.sequence,
         ),
         turn=turn,
+        cold=not eager and _forgets(case),
     )

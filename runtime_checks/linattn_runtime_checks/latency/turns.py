@@ -30,6 +30,7 @@ class Turn(BaseModel):
         threads: within one operator.
         uncounted: runs that are not timed, first.
         counted: runs that are.
+        forget: keep nothing for the next turn: neither the session nor the inputs.
     """
 
     folder: str
@@ -39,6 +40,7 @@ class Turn(BaseModel):
     threads: int
     uncounted: int
     counted: int
+    forget: bool = False
 
 
 class Times(BaseModel):
@@ -57,7 +59,11 @@ class TurnFailed(Exception):
 
 
 class TurnTaker:
-    """Takes turns in this process, keeping sessions and inputs from one to the next."""
+    """Takes turns in this process, keeping sessions and inputs from one to the next.
+
+    A session holds on to the memory of its longest run. Where that is much, a turn says that nothing
+    is to be kept.
+    """
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -84,6 +90,9 @@ class TurnTaker:
             raise TurnFailed(Code.LOAD_FAILED, str(error)) from error
         except EnvironmentProblem as error:
             raise TurnFailed(Code.PROVIDER_FALLBACK, str(error)) from error
+        finally:
+            if turn.forget:
+                self.close()
 
     def close(self) -> None:
         """Forget everything."""
