@@ -177,7 +177,8 @@ class Reference:
         axis = None if case.long is None else case.long.outputs.get(name)
         if axis is None or output.ndim <= axis or output.shape[axis] != case.sequence:
             return output
-        return output.take(self._handle.get_tensor(f"{case.stored}/rows"), axis=axis)
+        rows: NDArray[np.int32] = self._handle.get_tensor(f"{case.stored}/rows")
+        return output.take(rows, axis=axis)
 
     def task_data(self) -> tuple[Tensors, NDArray[np.int64]]:
         """Inputs by name and labels of the task."""

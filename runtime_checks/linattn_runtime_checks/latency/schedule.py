@@ -2,11 +2,11 @@
 
 For each length, everything that can run it takes turns. A turn is one run that is not counted, so
 that what ran before (its thread pool, its data in the caches) does not count, and then timed runs;
-a call of more than 50 ms goes without the first, which would change little, unless its tokens are so
-many that the session is opened anew for each turn. The first run of a
-length and the creation of the session are reported apart. Two runs after the first are not counted
-either, since TorchScript specialises during them; one, where a run takes over a quarter of a
-second. The number of rounds follows from a time budget and is the same for all entries of a length.
+a call of more than 50 ms goes without the first, which would change little, unless its tokens are
+so many that the session is opened anew for each turn. The first run of a length and the creation of
+the session are reported apart. Two runs after the first are not counted either, since TorchScript
+specialises during them; one, where a run takes over a quarter of a second. The number of rounds
+follows from a time budget and is the same for all entries of a length.
 """
 
 import os

@@ -61,8 +61,8 @@ class TurnFailed(Exception):
 class TurnTaker:
     """Takes turns in this process, keeping sessions and inputs from one to the next.
 
-    A session holds on to the memory of its longest run. Where that is much, a turn says that nothing
-    is to be kept.
+    A session holds on to the memory of its longest run. Where that is much, a turn says that
+    nothing is to be kept.
     """
 
     def __init__(self) -> None:
