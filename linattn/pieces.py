@@ -30,11 +30,12 @@ _FLOAT32 = 4
 
 
 class HeadsInTurn(nn.Module):
-    """A core whose heads do not depend on each other, ``at_once`` of them at a time."""
+    """A core whose ``heads`` do not depend on each other, ``at_once`` of them at a time."""
 
-    def __init__(self, core: nn.Module, at_once: int) -> None:
+    def __init__(self, core: nn.Module, heads: int, at_once: int) -> None:
         super().__init__()
         self.core = core
+        self.heads = heads
         self.at_once = at_once
         self.config: Any = core.config
 
@@ -65,11 +66,21 @@ def with_heads_in_turn(module: nn.Module, length: int) -> None:
     at_once = heads_at_once(length)
     for parent in list(module.modules()):
         heads = getattr(parent, "heads", 0)
-        if at_once >= heads:
+        if at_once >= heads or isinstance(parent, HeadsInTurn):
             continue
         for name, child in list(parent.named_children()):
             if _quadratic(child):
-                setattr(parent, name, HeadsInTurn(child, at_once))
+                setattr(parent, name, HeadsInTurn(child, heads, at_once))
+
+
+def scores_beside(module: nn.Module, length: int) -> float:
+    """How many times as many heads would hold scores at once, if ``length`` were the longest."""
+    found = [
+        min(part.heads, heads_at_once(length)) / part.at_once
+        for part in module.modules()
+        if isinstance(part, HeadsInTurn)
+    ]
+    return max(found, default=1.0)
 
 
 @contextmanager

@@ -7,12 +7,12 @@ holds beside them was measured on builds of known size and rounded up. Reference
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 
-from linattn.pieces import BLOCK_SCORES
+from linattn.pieces import BLOCK_SCORES, scores_beside
 from linattn_export.cases import CasePlan
 from linattn_export.drawn import draw_case
 from linattn_export.live_bytes import LiveBytes
@@ -183,9 +183,7 @@ def require_memory(
     length = largest.length
     while length > 1:
         length //= 2
-        less = [
-            estimate_at(subject, growth, min(length, longest(subject))) for subject, growth in known
-        ]
+        less = [_shorter(subject, growth, length) for subject, growth in known]
         if needed(less, children, check=check) <= limit:
             break
     fits = f"shorter lengths, such as {length}" if length > 1 else "a smaller model"
@@ -194,3 +192,10 @@ def require_memory(
         f"there are {gibibytes(limit)}; ask for {fits}, or say with --memory-limit GIB that there "
         "is more"
     )
+
+
+def _shorter(subject: Subject, growth: Growth, length: int) -> Estimate:
+    """If ``length`` were the longest that is asked for: more heads may then work at once."""
+    length = min(length, longest(subject))
+    square = growth.square * scores_beside(subject.module, length)
+    return estimate_at(subject, replace(growth, square=square), length)
