@@ -13,10 +13,10 @@ from functools import partial
 import torch
 
 from linattn.pieces import BLOCK_SCORES, scores_beside
-from linattn_export.cases import CasePlan
-from linattn_export.drawn import draw_case
+from linattn_export.inputs import draw
 from linattn_export.live_bytes import LiveBytes
 from linattn_export.own.switches import under
+from linattn_export.states import states_for
 from linattn_export.subject import Subject
 from linattn_runtime_checks.errors import UsageError
 
@@ -79,10 +79,18 @@ def growth_of(subject: Subject) -> Growth | None:
     runs: dict[int, float] = {}
     call = subject.eager()
     for length in lengths:
-        stored = subject.variants[0].batch.low
-        plan = CasePlan(family="normal", stored=stored, sequence=length, batches=(stored,))
+        sizes = {"batch": subject.variants[0].batch.low, "sequence": length}
         try:
-            inputs = draw_case(subject, plan)
+            # Without directions: what is kept of the subject is first made by the build itself.
+            inputs = draw(
+                subject.inputs,
+                sizes,
+                family="normal",
+                dtype=subject.dtype,
+                seed=subject.seed,
+                task=subject.task,
+                states=states_for(subject, sizes),
+            )
             found = _counted(partial(call, inputs))
         except Exception:  # whatever it is, the build meets it too, and says what it means
             return None
