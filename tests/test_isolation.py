@@ -67,7 +67,7 @@ def test_what_a_runtime_prints_is_no_answer(small_folder: Path, tmp_path: Path) 
     """Native code that writes to file descriptor 1 must not break the protocol or stdout."""
     program = (
         "import os, sys\n"
-        "from linattn_runtime_checks.isolation import child\n"
+        "from linattn_runtime_checks.judging import child_main as child\n"
         "from linattn_runtime_checks.faults import sessions\n"
         "sessions._Nan.run = lambda self, x: (os.write(1, b'noise\\n'), self._session.run(x))[1]\n"
         "child.main()\n"

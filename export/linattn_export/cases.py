@@ -49,6 +49,10 @@ class CasePlan:
         """Unique in a pack."""
         return f"{self.kind}-s{self.stored}-n{self.sequence}"
 
+    def with_tokens(self, sequence: int) -> "CasePlan":
+        """The same with another length."""
+        return replace(self, sequence=sequence)
+
     def each_batch(self) -> "list[CasePlan]":
         """The same with every sequence stored, so that none is run twice in a batch."""
         return [

@@ -95,10 +95,15 @@ def build(
         Names,
         typer.Option("--runtime", metavar="NAME", help="Judge on this runtime (repeat) [all]."),
     ] = None,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(metavar="GIB", help="What the build, or a child, may take [what is free]."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict only.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print fixed variants' latencies too.")
+        bool,
+        typer.Option("--verbose", "-v", help="Print memory and fixed variants' latencies too."),
     ] = False,
 ) -> None:
     """Write a folder of artifacts, judge them against float64 and report on them.
@@ -159,6 +164,8 @@ def build(
         latency=not no_latency,
         runtimes=tuple(runtime or ()),
         quiet=quiet,
+        memory_limit=memory_limit,
+        verbose=verbose,
     )
     _require_torch()
     from linattn_export.pipeline import build as build_folder

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from linattn.pieces import in_pieces
 from linattn_export.cases import OTHER_LENGTH, CasePlan
 from linattn_export.drawn import draw_case, plans_of
 from linattn_export.families import EDGE
 from linattn_export.guarded import guarded
 from linattn_export.known import batch_axes, known_of
+from linattn_export.long_cases import Runs, Shortened, shortened
 from linattn_export.own.coupled import depends_on_batch
 from linattn_export.own.edges import edge_cases
 from linattn_export.own.outside import OutsideDomain, own_failures
@@ -71,27 +73,32 @@ def write_golden(
     if _depends_on_batch(subject, reference, eager, wanted):
         wanted = [one for plan in wanted for one in plan.each_batch()]
     drawn = (
-        (plan, draw_case(subject, plan))
+        (plan, *_drawn(subject, plan))
         for plan in wanted
         # Above it no other length exists for the module to refuse; the check says so.
         if longest is None or plan.sequence <= longest
     )
-    for plan, inputs in chain(drawn, edge_cases(subject, programs or {}) if build else ()):
+    whole = Runs(reference=reference, eager=eager, perturbed=subject.perturbed)
+    edges = edge_cases(subject, programs or {}) if build else ()
+    for plan, stored, part in chain(drawn, ((*edge, None) for edge in edges)):
+        inputs = stored if part is None else part.inputs()
+        run = whole if part is None else part.of_runs(whole, names)
         known = dict.fromkeys(names, _rounding(ZERO, ZERO))
         expected: dict[str, Any] = {}
         if plan.family != OTHER_LENGTH:  # the module itself may refuse it; nobody judges its output
             try:
                 with own_failures(subject.key, plan, _usual(subject, plan, eager)):
-                    expected = run_outputs(reference, inputs, names)
-                    known = _measured(subject, reference, eager, plan, inputs, expected)
+                    expected = run_outputs(run.reference, inputs, names)
+                    known = _measured(subject, run, plan, inputs, expected)
             except OutsideDomain as outside:
                 left_out[plan.family] = str(outside)
                 continue
-        for name, tensor in inputs.items():
+        for name, tensor in stored.items():
             tensors[f"{plan.name}/input/{name}"] = tensor.numpy()
+        tensors |= part.tensors(plan.name) if part is not None else {}
         for name, output in expected.items():
             tensors[f"{plan.name}/output/{name}"] = output
-        cases += _cases(plan, known, names[0], "" if build else "live-")
+        cases += _cases(plan, known, names[0], "" if build else "live-", part)
     index = ReferenceIndex(
         dtype=dtype,
         cases=cases,
@@ -114,6 +121,12 @@ def write_golden(
     return index
 
 
+def _drawn(subject: Subject, plan: CasePlan) -> tuple[Inputs, Shortened | None]:
+    """What the pack stores of the inputs, and how, where that is not all of them."""
+    part = shortened(subject, plan)
+    return (draw_case(subject, plan), None) if part is None else (part.stored, part)
+
+
 def _depends_on_batch(
     subject: Subject,
     reference: nn.Module,
@@ -132,14 +145,13 @@ def _depends_on_batch(
 
 def _measured(
     subject: Subject,
-    reference: nn.Module,
-    eager: Callable[[Inputs], Any],
+    run: Runs,
     plan: CasePlan,
     inputs: Inputs,
     expected: Mapping[str, Any],
 ) -> dict[str, Rounding]:
     """What rounding costs on each output."""
-    names = list(expected)
+    names, eager, reference = list(expected), run.eager, run.reference
     eager_errors = _eager_errors(eager(inputs), expected)
     if subject.origin.module is not None:
         plain = summed_in_order(eager, inputs)
@@ -148,15 +160,14 @@ def _measured(
     rough = with_rough_gates(subject.module, lambda: eager(inputs)) if plan.hostile else None
     for name, another in _eager_errors(rough, expected).items() if rough is not None else ():
         eager_errors[name] = eager_errors[name].largest(another)
-    for run in range(_more_draws(plan, subject)):
-        units = NEARBY_UNITS ** (run + 1 if plan.family == EDGE else 1)
-        near = nearby_inputs(inputs, run, subject.inputs, units)
+    for draw in range(_more_draws(plan, subject)):
+        units = NEARBY_UNITS ** (draw + 1 if plan.family == EDGE else 1)
+        near = nearby_inputs(inputs, draw, subject.inputs, units)
         others = _eager_errors(eager(near), run_outputs(reference, near, names))
         for name, another in others.items():
             if math.isfinite(another.row):
                 eager_errors[name] = eager_errors[name].largest(another)
-    perturbed = subject.perturbed[: _runs(plan)]
-    moved = sensitivities(perturbed, inputs, expected, subject.inputs)
+    moved = sensitivities(run.perturbed[: _runs(plan)], inputs, expected, subject.inputs)
     return {name: _rounding(eager_errors[name], moved[name]) for name in names}
 
 
@@ -240,9 +251,8 @@ def sensitivities(
 
 def run_outputs(module: nn.Module, inputs: Inputs, names: Sequence[str]) -> dict[str, Any]:
     """The outputs of a float64 module for inputs of any floating dtype, as numpy, by name."""
-    with torch.no_grad():
-        copies = map(torch.clone, inputs.values())
-        wide = (x.double() if x.is_floating_point() else x for x in copies)
+    with torch.no_grad(), in_pieces(module):
+        wide = [x.double() if x.is_floating_point() else x.clone() for x in inputs.values()]
         outputs = as_tuple(module(*wide))
     return {name: output.numpy() for name, output in zip(names, outputs, strict=True)}
 
@@ -252,7 +262,13 @@ def run_double(module: nn.Module, inputs: Inputs) -> Any:
     return run_outputs(module, inputs, [OUTPUT])[OUTPUT]
 
 
-def _cases(plan: CasePlan, known: Mapping[str, Rounding], first: str, prefix: str) -> list[Case]:
+def _cases(
+    plan: CasePlan,
+    known: Mapping[str, Rounding],
+    first: str,
+    prefix: str,
+    part: Shortened | None,
+) -> list[Case]:
     return [
         Case(
             name=f"{prefix}{plan.kind}-b{batch}-n{plan.sequence}",
@@ -265,6 +281,7 @@ def _cases(plan: CasePlan, known: Mapping[str, Rounding], first: str, prefix: st
             eager_error=known[first].eager_error,
             sensitivity=known[first].sensitivity,
             states={name: rounding for name, rounding in known.items() if name != first},
+            long=None if part is None else part.index,
         )
         for batch in plan.batches
     ]

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from linattn.pieces import in_pieces
 from linattn_export.own.kept import same
 from linattn_export.own.watches import writes_of
 from linattn_export.subject import Subject
@@ -21,7 +22,8 @@ def guarded(subject: Subject) -> Callable[[dict[str, Tensor]], Any]:
 
     def eager(inputs: dict[str, Tensor]) -> Any:
         given = {name: x.clone() for name, x in inputs.items()}
-        found = call(given)
+        with in_pieces(subject.module):
+            found = call(given)
         if not all(same(given[name], x) for name, x in inputs.items()):
             name, place = next(iter(writes_of(call, inputs).items()))
             shapes = ", ".join(f"{name} {list(x.shape)}" for name, x in inputs.items())

@@ -47,6 +47,8 @@ def known_of(
     prefix = f"{case.stored}/input/"
     axes = batch_axes(subject)
     stored = {spec.name: tensors[prefix + spec.name] for spec in subject.inputs}
+    for name, axis in case.long.inputs.items() if case.long is not None else ():
+        stored[name] = stored[name].take(tensors[f"{case.stored}/tokens"], axis=axis)
     inputs = {
         name: torch.from_numpy(repeated(tensor, case.batch, axes.get(name, 0)))
         for name, tensor in stored.items()

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ from pathlib import Path
 import torch
 
 from linattn_export.capture import IMPORTS as CAPTURE_IMPORTS
+from linattn_export.estimate import require_memory
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job
 from linattn_export.golden import write_golden
@@ -46,6 +48,8 @@ from linattn_runtime_checks.judging.folder import (
     describe_unchecked,
     judging,
 )
+from linattn_runtime_checks.processes.child import Limits
+from linattn_runtime_checks.processes.pool import children
 from linattn_runtime_checks.processes.progress import Progress, interrupts_wait, progress
 from linattn_runtime_checks.report.files import write_reports
 from linattn_runtime_checks.results import environment
@@ -87,20 +91,47 @@ def build_subjects(
     if request.check:
         choose(request.runtimes)
     check_output(request.output)
-    with restored(), subjects() as made, staged(request.output) as folder:
-        _import_all(formats)
-        if request.check and any(kind.name == "onnx" for kind in formats):
-            require_runtime(request.onnx_forms)
-        document, report = _written_and_judged(folder, made, formats, request, command)
-        if request.shrink:
-            shrink_repros(folder, report, request, build)
-        record(folder, document, report)
-        report.seconds = time.monotonic() - start
-        with interrupts_wait(every=True):  # it imports what draws
-            unwritten = write_reports(folder, report, document)
-        if unwritten is not None:
-            report.left_out["report.html"] = unwritten
-        manifest.write(folder, document)
+    with restored(), subjects() as made:
+        _require_memory(made, formats, request)
+        with staged(request.output) as folder:
+            report = _built(folder, made, formats, request, command, start)
+    return report
+
+
+def _require_memory(subjects: list[Subject], formats: list[Format], request: BuildRequest) -> None:
+    """Refuse what does not fit; see :func:`linattn_export.estimate.require_memory`."""
+    artifacts = sum(len(_pairs(subject, formats)) for subject in subjects)
+    given = request.memory_limit
+    limit = environment.free_memory() if given is None else given * 2**30
+
+    def tell(line: str) -> None:
+        if request.verbose and not request.quiet:
+            print(line, file=sys.stderr)
+
+    require_memory(subjects, children(artifacts), limit, check=request.check, tell=tell)
+
+
+def _built(
+    folder: Path,
+    made: list[Subject],
+    formats: list[Format],
+    request: BuildRequest,
+    command: list[str] | None,
+    start: float,
+) -> Report:
+    _import_all(formats)
+    if request.check and any(kind.name == "onnx" for kind in formats):
+        require_runtime(request.onnx_forms)
+    document, report = _written_and_judged(folder, made, formats, request, command)
+    if request.shrink:
+        shrink_repros(folder, report, request, build)
+    record(folder, document, report)
+    report.seconds = time.monotonic() - start
+    with interrupts_wait(every=True):  # it imports what draws
+        unwritten = write_reports(folder, report, document)
+    if unwritten is not None:
+        report.left_out["report.html"] = unwritten
+    manifest.write(folder, document)
     return report
 
 
@@ -240,6 +271,7 @@ def _check_request(folder: Path, subjects: list[Subject], request: BuildRequest)
         quiet=request.quiet,
         unjudged_is_unverified=not request.runtimes,
         eager={subject.key: _eager(subject) for subject in subjects},
+        limits=Limits(gibibytes=request.memory_limit),
         repro=folder / "repro",
     )
 

@@ -1,5 +1,6 @@
 """What a build is asked for: one dataclass whose fields are the flags of ``build``."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -45,6 +46,8 @@ class BuildRequest:
         runtimes: names in ``linattn_runtime_checks.runtimes.RUNTIMES``; empty means all available.
         quiet: say nothing on stderr but errors.
         shrink: make the repro of a failure as small as it still fails.
+        memory_limit: GiB that the build may take, and each child process; None means what is free.
+        verbose: say on stderr how much memory the build will take.
     """
 
     output: Path = Path("artifacts")
@@ -72,6 +75,8 @@ class BuildRequest:
     runtimes: tuple[str, ...] = ()
     quiet: bool = False
     shrink: bool = True
+    memory_limit: float | None = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         if self.opset not in OPSETS:
@@ -99,6 +104,8 @@ class BuildRequest:
                     f"--opset {self.opset} loads from ONNX Runtime {since} on, --min-ort asks for "
                     f"{self.min_ort}; leave --opset out: 18 loads from 1.15 on"
                 )
+        if self.memory_limit is not None and not 0 < self.memory_limit < math.inf:
+            raise UsageError(f"--memory-limit must be above 0, got {self.memory_limit:g}")
         for length in self.lengths or ():
             if length < 1:
                 raise UsageError(f"-n/--seq-len must be at least 1, got {length}")

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from linattn import DEFAULT_METHODS, NAMES, MethodError, record_of
+from linattn.pieces import with_heads_in_turn
 from linattn_export.request import BuildRequest
 from linattn_export.subject import TORCH_DTYPES, Subject
 from linattn_export.traits import traits_of
@@ -71,6 +72,11 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
     if path is not None:
         load_weights(module, path, f"model {model.name} with method {method}")
     module = module.to(TORCH_DTYPES[request.dtype]).eval()
+    variants = {
+        graph: _variants(model, method, module, graph, request)
+        for graph in _graphs(model, method, module, request)
+    }
+    with_heads_in_turn(module, max(v.sequence.high for found in variants.values() for v in found))
     return [
         Subject(
             model=model,
@@ -79,7 +85,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
             module=module,
             mask=mask,
             dtype=TORCH_DTYPES[request.dtype],
-            variants=_variants(model, method, module, graph, request),
+            variants=found,
             seed=request.seed,
             traits=traits_of(method, positions=model.positions),
             origin=Origin(
@@ -93,7 +99,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
                 entry=graph,
             ),
         )
-        for graph in _graphs(model, method, module, request)
+        for graph, found in variants.items()
     ]
 
 

@@ -3,7 +3,8 @@
     out_i = sum_j softmax_j(q_i . k_j / sqrt(D)) v_j
 
 Source: Vaswani et al., "Attention Is All You Need", 2017, arXiv 1706.03762, section 3.2.1.
-Cost: O(N L (D + E)) time, O(N L) memory: the N x L scores are held whole.
+Cost: O(N L (D + E)) time, O(N L) memory: the N x L scores are held whole. Where the longest
+sequence of a build makes those of all heads more than 1 GiB, the heads take turns.
 Numerics: softmax subtracts the row maximum. Masked scores become the lowest finite number, not
 -inf, and masked values become zero, so that a fully masked row is 0 and never NaN.
 """

@@ -87,8 +87,9 @@ def _optimizer(
     expected = reference.outputs(case)
 
     def wrong(outputs: Tensors) -> bool:
+        compared = {name: reference.compared(case, name, outputs[name]) for name in expected}
         rounding = {name: case.yardstick(name) for name in expected}
-        return bool(wrong_outputs(outputs, expected, artifact, rounding))
+        return bool(wrong_outputs(compared, expected, artifact, rounding))
 
     found = blame_optimizers(output_fails(path, reference.inputs(case), wrong))
     if found is not None:

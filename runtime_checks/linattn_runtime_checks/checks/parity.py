@@ -79,7 +79,8 @@ def run_cases(
                 yield CaseResult(**common, code=Code.OUTPUT_MISSING, message=message)
                 continue
             dtype = dtypes.get(name, artifact.dtype)
-            result = compare(outputs[name], expected, dtype, case.yardstick(name))
+            got = reference.compared(case, name, outputs[name])
+            result = compare(got, expected, dtype, case.yardstick(name))
             numbers = _numbers(result)
             if case.hostile and result.code is Code.INCONCLUSIVE:
                 numbers["code"] = Code.PRECISION_LOST

@@ -1,7 +1,8 @@
 """The golden pack: stored inputs and float64 outputs, so that no torch is needed to judge.
 
-A safetensors file: tensors ``<case>/input/<name>`` and ``<case>/output/<name>``, and in the
-file's metadata, under ``linattn.reference``, the JSON of :class:`ReferenceIndex`.
+A safetensors file: tensors ``<case>/input/<name>`` and ``<case>/output/<name>``, of very long cases
+``<case>/tokens`` and ``<case>/rows`` too (see :class:`Long`), and in the file's metadata, under
+``linattn.reference``, the JSON of :class:`ReferenceIndex`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +45,18 @@ class Rounding(BaseModel):
     sensitivity: StoredError
 
 
+class Long(BaseModel):
+    """How a case of very many tokens is stored in part.
+
+    ``inputs`` maps the inputs of which some tokens are stored to their axis of tokens; the tensor
+    ``<case>/tokens`` says which of them is at each place. ``outputs`` maps the outputs of which
+    some rows are stored to their axis; the tensor ``<case>/rows`` says at which places they are.
+    """
+
+    inputs: dict[str, int]
+    outputs: dict[str, int]
+
+
 class Case(BaseModel):
     """One input and how exactly its output is known.
 
@@ -64,6 +77,8 @@ class Case(BaseModel):
     sensitivity: StoredError
     states: dict[str, Rounding] = {}
     """The same for further outputs, by name."""
+    long: Long | None = None
+    """Set where tokens and rows are stored in part; a pack without it holds them all."""
 
     def yardstick(self, output: str = "") -> Error:
         """What rounding costs on this input: on the first output, or on a further one."""
@@ -142,11 +157,28 @@ class Reference:
 
     def inputs(self, case: Case) -> Tensors:
         """The inputs of ``case`` by name, in the dtype of the artifact."""
-        return self._part(f"{case.stored}/input/", case.batch)
+        found = self._part(f"{case.stored}/input/", case.batch)
+        if case.long is not None:
+            tokens = self._handle.get_tensor(f"{case.stored}/tokens")
+            for name, axis in case.long.inputs.items():
+                found[name] = found[name].take(tokens, axis=axis)
+        return found
 
     def outputs(self, case: Case) -> Tensors:
-        """The float64 outputs of ``case`` by name."""
+        """The float64 outputs of ``case`` by name; of a long case the rows that are stored."""
         return self._part(f"{case.stored}/output/", case.batch)
+
+    def compared(self, case: Case, name: str, output: NDArray[Any]) -> NDArray[Any]:
+        """What of the output ``name`` of a run of ``case`` is compared with :meth:`outputs`.
+
+        All of it but where the case is long; then the rows that are stored. An output that has not
+        the length of the case stays whole, so that its shape differs.
+        """
+        axis = None if case.long is None else case.long.outputs.get(name)
+        if axis is None or output.ndim <= axis or output.shape[axis] != case.sequence:
+            return output
+        rows: NDArray[np.int32] = self._handle.get_tensor(f"{case.stored}/rows")
+        return output.take(rows, axis=axis)
 
     def task_data(self) -> tuple[Tensors, NDArray[np.int64]]:
         """Inputs by name and labels of the task."""

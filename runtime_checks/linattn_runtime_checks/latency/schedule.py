@@ -2,10 +2,11 @@
 
 For each length, everything that can run it takes turns. A turn is one run that is not counted, so
 that what ran before (its thread pool, its data in the caches) does not count, and then timed runs;
-a call of more than 50 ms goes without the first, which would change little. The first run of a
-length and the creation of the session are reported apart. Two runs after the first are not counted
-either, since TorchScript specialises during them; one, where a run takes over a quarter of a
-second. The number of rounds follows from a time budget and is the same for all entries of a length.
+a call of more than 50 ms goes without the first, which would change little, unless its tokens are
+so many that the session is opened anew for each turn. The first run of a length and the creation of
+the session are reported apart. Two runs after the first are not counted either, since TorchScript
+specialises during them; one, where a run takes over a quarter of a second. The number of rounds
+follows from a time budget and is the same for all entries of a length.
 """
 
 import os
@@ -31,12 +32,14 @@ class Timed:
     """One thing to time.
 
     ``turn(uncounted, counted)`` takes a turn, and raises TurnFailed. ``owner`` names what fails
-    with it: an artifact on a runtime, at all its lengths.
+    with it: an artifact on a runtime, at all its lengths. ``cold`` says that nothing is kept from
+    one turn to the next, so that each goes through one run that is not counted.
     """
 
     owner: str
     subject: LatencySubject
     turn: Callable[[int, int], Times]
+    cold: bool = False
 
 
 @dataclass(slots=True)
@@ -108,7 +111,8 @@ def _measure_group(
     for _ in range(min(max(rounds, _MIN_ROUNDS), _MAX_ROUNDS)):
         between()
         for entry, sample in group:
-            times = turn(entry, int(sample.warm < _LONG_CALL_S), _RUNS_PER_TURN)
+            uncounted = int(entry.cold or sample.warm < _LONG_CALL_S)
+            times = turn(entry, uncounted, _RUNS_PER_TURN)
             if times is not None:
                 sample.runs += times.seconds
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from linattn_runtime_checks.checks.inputs import cases_for
 from linattn_runtime_checks.contract.errors import ExitCode
-from linattn_runtime_checks.contract.golden_pack import Case, Reference, open_reference
+from linattn_runtime_checks.contract.golden_pack import (
+    MAX_TOKENS_PER_CASE,
+    Case,
+    Reference,
+    open_reference,
+)
 from linattn_runtime_checks.contract.manifest import Artifact, Manifest
 from linattn_runtime_checks.latency.schedule import Timed
 from linattn_runtime_checks.latency.turns import time_runs
@@ -92,8 +97,14 @@ def _turn(
             threads=threads,
             uncounted=uncounted,
             counted=counted,
+            forget=_forgets(case),
         )
     )
+
+
+def _forgets(case: Case) -> bool:
+    """Whether what a session keeps of a run of ``case`` would crowd out the others."""
+    return case.batch * case.sequence > MAX_TOKENS_PER_CASE
 
 
 def _eager_turn(module: Eager, reference: Reference, case: Case) -> Callable[[int, int], Times]:
@@ -121,4 +132,5 @@ def _entry(
             sequence=case.sequence,
         ),
         turn=turn,
+        cold=not eager and _forgets(case),
     )

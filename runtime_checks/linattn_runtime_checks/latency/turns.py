@@ -18,7 +18,11 @@ from linattn_runtime_checks.runtimes.base import RunFailed, Session, SessionOpti
 
 
 class TurnTaker:
-    """Takes turns in this process, keeping sessions and inputs from one to the next."""
+    """Takes turns in this process, keeping sessions and inputs from one to the next.
+
+    A session holds on to the memory of its longest run. Where that is much, a turn says that
+    nothing is to be kept.
+    """
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -45,6 +49,9 @@ class TurnTaker:
             raise TurnFailed(Code.LOAD_FAILED, str(error)) from error
         except EnvironmentProblem as error:
             raise TurnFailed(Code.PROVIDER_FALLBACK, str(error)) from error
+        finally:
+            if turn.forget:
+                self.close()
 
     def close(self) -> None:
         """Forget everything."""

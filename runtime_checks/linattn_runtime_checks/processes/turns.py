@@ -17,6 +17,7 @@ class Turn(BaseModel):
         threads: within one operator.
         uncounted: runs that are not timed, first.
         counted: runs that are.
+        forget: keep nothing for the next turn: neither the session nor the inputs.
     """
 
     folder: str
@@ -26,6 +27,7 @@ class Turn(BaseModel):
     threads: int
     uncounted: int
     counted: int
+    forget: bool = False
 
 
 class Times(BaseModel):

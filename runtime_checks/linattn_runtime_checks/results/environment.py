@@ -3,6 +3,7 @@
 import os
 import platform
 from importlib import metadata
+from pathlib import Path
 
 _PACKAGES = (
     "linattn",
@@ -47,6 +48,37 @@ def describe() -> dict[str, str | int | None]:
 def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_memory() -> int | None:
+    """Bytes that this process may still take, of the machine or its cgroup; None if unknown."""
+    found = [_number("/proc/meminfo", "MemAvailable:", 1024)]
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        most, taken = _number(limit), _number(used)
+        if most is not None and taken is not None:
+            # Cached files count as used, and are given up when memory is asked for.
+            cached = _number(str(Path(limit).with_name("memory.stat")), "inactive_file") or 0
+            found.append(max(most - taken + cached, 0))
+    known = [size for size in found if size is not None]
+    return min(known, default=None)
+
+
+def _number(path: str, label: str = "", unit: int = 1) -> int | None:
+    """The number in a file, or behind ``label`` in one of its lines."""
+    try:
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            words = line.removeprefix(label).split()
+            if line.startswith(label) and words and words[0].isdigit():
+                return int(words[0]) * unit
+    except OSError:
+        pass  # not Linux, or no such cgroup
+    return None
 
 
 def _processor() -> str:
