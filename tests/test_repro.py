@@ -4,8 +4,9 @@ import dataclasses
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -28,7 +29,7 @@ from linattn_runtime_checks.contract.verdict import Error, compare
 from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
 from linattn_runtime_checks.runtimes import RUNTIMES
-from linattn_runtime_checks.runtimes.base import Runtime, SessionOptions
+from linattn_runtime_checks.runtimes.base import Runtime, Session, SessionOptions, Tensors
 
 SPEC: dict[str, Any] = {
     "symbols": {"batch": "1:4", "sequence": "1:12"},
@@ -151,6 +152,87 @@ def written(runtime: Runtime, folders: tuple[Path, Path], name: str, place: Path
         return write_repro(
             place / "repro", result, artifact, [pack], session, folder / artifact.path
         )
+
+
+class OneWrong:
+    """A session that gets the second output of one sequence of the batch wrong."""
+
+    def __init__(self, session: Session, wrong: NDArray[Any]) -> None:
+        self._session, self._wrong = session, wrong
+
+    def run(self, inputs: Tensors) -> Tensors:
+        outputs = self._session.run(inputs)
+        for index in range(inputs["x"].shape[1]):
+            if np.array_equal(inputs["x"][:, index], self._wrong):
+                outputs["output_1"][index] *= 1.01
+        return outputs
+
+
+def of_three(
+    folder: Path, name: str, place: Path, wrap: Callable[[Session, NDArray[Any]], Session]
+) -> tuple[Path, NDArray[Any]]:
+    """The repro of a case of three sequences, by a session that ``wrap`` changes, and its ``x``."""
+    (artifact,) = [a for a in read(folder).artifacts if a.id == name]
+    (runtime,) = [r for r in RUNTIMES.values() if artifact.format in r.formats][:1]
+    path, mode = folder / artifact.path, runtime.modes[-1]
+    with open_reference(folder / artifact.reference) as pack:
+        case = next(c for c in pack.index.cases if c.batch == 3 and c.family == "normal")
+        x = pack.inputs(case)["x"]
+        outcome = CaseResult(
+            mode=mode, case=case.name, family=case.family, batch=case.batch,
+            sequence=case.sequence, code=Code.PARITY_EXCEEDED,
+        )  # fmt: skip
+        result = RuntimeResult(runtime=runtime.name, cases=[outcome])
+        session = runtime.open(path, artifact, SessionOptions(mode=mode, threads=1))
+        made = write_repro(place, result, artifact, [pack], wrap(session, x), path)
+    assert made is not None
+    return made, x
+
+
+def test_the_sequence_that_is_wrong_is_cut_out(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    def last_wrong(session: Session, x: NDArray[Any]) -> Session:
+        return cast(Session, OneWrong(session, x[:, 2]))
+
+    place, x = of_three(folders[0], "net/own/onnx/dynamic", tmp_path, last_wrong)
+    with np.load(place / "inputs.npz") as inputs, np.load(place / "got.npz") as got:
+        assert np.array_equal(inputs["x"], x[:, [2]])
+        assert got["output_1"].shape == (1, 8)
+    assert run(place).returncode == 0, "the file itself is right"
+
+
+class Scaled:
+    """A session that gets everything wrong."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def run(self, inputs: Tensors) -> Tensors:
+        return {
+            name: np.asarray(x * 1.05, dtype=x.dtype)
+            for name, x in self._session.run(inputs).items()
+        }
+
+
+class BatchLast(nn.Module):
+    """A number for each token and sequence: the rows of the output run over the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.tanh().sum(-1)
+
+
+def test_a_batch_that_is_the_last_axis_stays_whole(tmp_path: Path) -> None:
+    """The yardstick is of rows that one sequence alone does not have."""
+    export_module(
+        BatchLast(), SPEC, tmp_path / "out", name="net", formats=["pt2"],
+        check=False, latency=False, quiet=True,
+    )  # fmt: skip
+
+    def all_wrong(session: Session, x: NDArray[Any]) -> Session:
+        return cast(Session, Scaled(session))
+
+    place, x = of_three(tmp_path / "out", "net/own/pt2/dynamic", tmp_path, all_wrong)
+    with np.load(place / "inputs.npz") as inputs:
+        assert np.array_equal(inputs["x"], x)
 
 
 def test_the_program_of_cuda_runs_on_cuda_or_says_that_it_does_not(

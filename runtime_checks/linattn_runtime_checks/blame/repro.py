@@ -54,8 +54,8 @@ def write_repro(
         path: of the artifact.
 
     Returns:
-        The folder of this repro, None if no stored case is wrong in that mode, or the runtime's
-        record has no program.
+        The folder of this repro, None if no case that is stored whole is wrong in that mode, or
+        the runtime's record has no program.
     """
     runtime = RUNTIMES[result.runtime]
     failing = smallest_failing([case for case in result.cases if case.mode == runtime.modes[-1]])
@@ -63,6 +63,8 @@ def write_repro(
     if failing is None or found_in is None or runtime.program is None:
         return None
     reference, case = found_in
+    if case.long is not None:
+        return None  # its outputs are stored in part, and shorter ones are right
     inputs, expected = reference.inputs(case), reference.outputs(case)
     try:
         got = session.run(inputs)
