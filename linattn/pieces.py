@@ -126,7 +126,7 @@ def _replaced(part: nn.Module, instead: Callable[..., Tensor]) -> Iterator[None]
         if own:
             part.forward = whole
         else:
-            del part.forward
+            part.__dict__.pop("forward", None)
 
 
 def _core_in_rows(
