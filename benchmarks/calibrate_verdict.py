@@ -25,12 +25,12 @@ import torch
 from linattn import METHODS
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.golden import run_double, sensitivity_of
-from linattn_export.inputs import draw
-from linattn_export.perturb import moved
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
-from linattn_export.subjects import make_subjects
+from linattn_export.golden.writing import run_double, sensitivity_of
+from linattn_export.inputs.drawing import draw
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
+from linattn_export.subjects.perturb import moved
+from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.contract.verdict import (
     SENSITIVITY_FACTOR,

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from linattn_export.live import write_live_packs
+from linattn_export.build.live import write_live_packs
 from linattn_runtime_checks.contract.codes import Code, fails_nothing
 from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE
 from linattn_runtime_checks.contract.manifest import Manifest, read
@@ -55,12 +55,12 @@ SWITCHES = (
 """What makes torch compute as on another processor; its sums then end in other last digits."""
 HISTORY = """\
 The first run of seeds 1000 to 1199 found one false alarm, in both modes of ONNX Runtime: Linformer
-on one huge token among three, 7.48 times the yardstick. The yardstick of hostile inputs of few rows
-then took several nearby ones (`linattn_export.golden`); those ten seeds were run again, the others
-not, since a yardstick that only grows lets pass what passed. Those artifacts made query, key and
-value in one product. Seeds from 2000 on ran on artifacts with three, and found two more: efficient
-at scale 1e4 on 60 rows, 5.09, and Linformer at scale 100 on 165 rows, 4.99. Now all hostile inputs
-of up to 288 tokens take several; the seeds of both were run again."""
+on one huge token among three, 7.48 times the yardstick. The yardstick of hostile inputs of few
+rows then took several nearby ones (`linattn_export.golden.writing`); those ten seeds were run
+again, the others not, since a yardstick that only grows lets pass what passed. Those artifacts
+made query, key and value in one product. Seeds from 2000 on ran on artifacts with three, and found
+two more: efficient at scale 1e4 on 60 rows, 5.09, and Linformer at scale 100 on 165 rows, 4.99.
+Now all hostile inputs of up to 288 tokens take several; the seeds of both were run again."""
 
 
 def settings() -> str:

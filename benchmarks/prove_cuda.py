@@ -110,8 +110,8 @@ def folder_to_judge(given: str | None) -> Iterator[Path]:
     if given is not None:
         yield Path(given)
         return
-    from linattn_export.pipeline import build
-    from linattn_export.request import BuildRequest
+    from linattn_export.build.pipeline import build
+    from linattn_export.options.request import BuildRequest
 
     with tempfile.TemporaryDirectory() as temporary:
         request = BuildRequest(

@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from linattn_export.fingerprints import fingerprints
 from linattn_export.formats.base import Job
 from linattn_export.formats.onnx_graph import FORMAT as ONNX
-from linattn_export.inputs import draw
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.golden.fingerprints import fingerprints
+from linattn_export.inputs.drawing import draw
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.blame.nodes import Departure, first_departing_node
 from linattn_runtime_checks.blame.optimizers import Setting, open_optimized
 from linattn_runtime_checks.contract.fingerprint import Fingerprint

@@ -14,7 +14,7 @@ from doc_markdown import NOTE, bullets, table, words
 from linattn import NAMES, record_of
 from linattn.adoption import PEERS
 from linattn_export.listing import tables
-from linattn_export.onnx_forms import FORMS, release
+from linattn_export.options.onnx_forms import FORMS, release
 from linattn_runtime_checks.contract.errors import ExitCode
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -4,8 +4,8 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import Case, Reference, Tensors
 from linattn_runtime_checks.contract.verdict import Comparison, compare

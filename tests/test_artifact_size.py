@@ -7,8 +7,8 @@ import pytest
 from linattn import METHODS
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.contract import manifest
 
 

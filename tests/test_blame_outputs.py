@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import own_nets
+from linattn_export.build.record import entry_of
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job, Written
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.record import entry_of
-from linattn_export.request import BuildRequest
 from linattn_runtime_checks.blame import locate as located
 from linattn_runtime_checks.blame.ladder import climb
 from linattn_runtime_checks.blame.optimizers import OptimizerBlame

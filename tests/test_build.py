@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 
 from conftest import snapshot
 from linattn import METHODS, MultiHeadAttention
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest, command_of
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest, command_of
 from linattn_models import MODELS
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.errors import ExitCode

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_models import MODELS, ModelError, ModelOptions
 from linattn_models.bytes import MODEL, ByteModel, task, weights_path
 from linattn_models.trained import FOLDER

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from linattn import LAYERS, METHODS, record_of
+from linattn_export.build.pipeline import build
 from linattn_export.formats.base import Job
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 from linattn_runtime_checks.contract.manifest import TensorSpec, read

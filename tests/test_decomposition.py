@@ -15,8 +15,8 @@ from linattn_export.formats import onnx_graph
 from linattn_export.formats.base import Job
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
 from linattn_export.formats.onnx_graph import FORMAT, _registry
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 
 
 class Function(nn.Module):

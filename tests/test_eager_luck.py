@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from linattn_export.cases import _LIVE_FAMILY_LENGTH, CasePlan
-from linattn_export.golden import _more_draws, run_double, write_golden
-from linattn_export.inputs import draw
-from linattn_export.perturb import nearby_inputs
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.golden.writing import _more_draws, run_double, write_golden
+from linattn_export.inputs.cases import _LIVE_FAMILY_LENGTH, CasePlan
+from linattn_export.inputs.drawing import draw
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
+from linattn_export.subjects.perturb import nearby_inputs
 from linattn_runtime_checks.contract.verdict import error_of
 
 

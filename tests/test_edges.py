@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from linattn_export import export_module
 from linattn_export.formats.base import Job
-from linattn_export.own.edges import edge_cases, edge_of, find_edges
-from linattn_export.own.pool import candidates
+from linattn_export.golden.edges import edge_cases, edge_of, find_edges
+from linattn_export.golden.pool import candidates
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
+from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import open_reference

@@ -14,7 +14,7 @@ import pytest
 
 from build_calls import EXPORT, SMALL, TINY, words
 from conftest import CallCli, snapshot
-from linattn_export import pipeline
+from linattn_export.build import pipeline
 from linattn_export.formats import FORMATS
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.errors import ExportError

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from linattn import METHODS
-from linattn_export.families import EDGE, FAMILIES, SAMPLES, applicable
-from linattn_export.inputs import draw
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.build.pipeline import build
+from linattn_export.inputs.drawing import draw
+from linattn_export.inputs.families import EDGE, FAMILIES, SAMPLES, applicable
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_models import InputSpec
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode

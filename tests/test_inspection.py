@@ -7,7 +7,7 @@ import pytest
 from conftest import CallCli
 from linattn import NAMES
 from linattn_export.formats import FORMATS
-from linattn_export.releases import IR_OF_OPSET, smallest_onnxruntime
+from linattn_export.options.releases import IR_OF_OPSET, smallest_onnxruntime
 from linattn_models import MODELS
 from linattn_runtime_checks.runtimes import RUNTIMES
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from checking import performed
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import open_reference

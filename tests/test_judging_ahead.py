@@ -10,8 +10,8 @@ import torch
 
 from folders import DYNAMIC
 from isolated_jobs import job
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.judging.early import HowToJudge, Judging

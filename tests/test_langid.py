@@ -13,9 +13,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_models import MODELS, ModelError, ModelOptions, Task
 from linattn_models.langid import LANGUAGES, MODEL, TEXT, LanguageModel, task, weights_path
 from linattn_models.trained import FOLDER

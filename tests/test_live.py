@@ -8,10 +8,10 @@ import pytest
 
 from conftest import CallCli
 from folders import CHECK, DYNAMIC, QUICK, alter, codes, entry, only, report_of
-from linattn_export.cases import live_cases
-from linattn_export.families import FAMILIES
-from linattn_export.live import subject_of, write_live_packs
-from linattn_export.variants import Range, make_variants
+from linattn_export.build.live import subject_of, write_live_packs
+from linattn_export.inputs.cases import live_cases
+from linattn_export.inputs.families import FAMILIES
+from linattn_export.options.variants import Range, make_variants
 from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE, open_reference
 from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.faults.editing import Graph

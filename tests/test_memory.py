@@ -12,11 +12,12 @@ from torch import Tensor
 from conftest import CallCli
 from linattn import METHODS, MultiHeadAttention, pieces
 from linattn.pieces import HeadsInTurn, heads_at_once, in_pieces, with_heads_in_turn
-from linattn_export import estimate, long_cases
-from linattn_export.live_bytes import LiveBytes
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.build import estimate
+from linattn_export.build.live_bytes import LiveBytes
+from linattn_export.build.pipeline import build
+from linattn_export.golden import long_cases
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.checks.parity import run_cases
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.codes import Code

@@ -17,8 +17,8 @@ from onnx import numpy_helper
 from checking import performed
 from conftest import CallCli
 from folders import CHECK, QUICK, Document, codes, edit, entry, report_of, restamp
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.checks.held_out import fallen, metric_of
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.codes import CODES, Code

@@ -25,7 +25,7 @@ from layer_cases import (
     with_random_biases,
 )
 from linattn import METHODS, MethodError, MultiHeadAttention
-from linattn_export.capture import sizes_may_be_one
+from linattn_export.capture.program import sizes_may_be_one
 
 
 @each_method

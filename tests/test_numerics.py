@@ -16,7 +16,7 @@ from linattn.numerics import (
     widen,
     zero_masked,
 )
-from linattn_export.plain_sums import PlainSums
+from linattn_export.golden.plain_sums import PlainSums
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:

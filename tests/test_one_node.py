@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 from linattn_export.formats.one_node import settle
 from linattn_export.formats.opset_stamp import require_same_meaning
-from linattn_export.onnx_forms import FORMS
+from linattn_export.options.onnx_forms import FORMS
 from linattn_runtime_checks.contract.errors import ExportError
 
 

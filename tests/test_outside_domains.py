@@ -11,18 +11,18 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from linattn_export import export_module
-from linattn_export.cases import CasePlan, plan_cases
-from linattn_export.domain import ends, inside
-from linattn_export.families import EDGE, FAMILIES, SAMPLES, applicable
-from linattn_export.golden import write_golden
-from linattn_export.inputs import draw
-from linattn_export.own.pool import candidates
+from linattn_export.golden.pool import candidates
+from linattn_export.golden.writing import write_golden
+from linattn_export.inputs.cases import CasePlan, plan_cases
+from linattn_export.inputs.domain import ends, inside
+from linattn_export.inputs.drawing import draw
+from linattn_export.inputs.families import EDGE, FAMILIES, SAMPLES, applicable
+from linattn_export.options.request import BuildRequest
+from linattn_export.options.variants import Range, Variant
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.perturb import moved_inputs, nearby_inputs
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
-from linattn_export.variants import Range, Variant
+from linattn_export.subjects.perturb import moved_inputs, nearby_inputs
+from linattn_export.subjects.subject import Subject
 from linattn_models import Domain, InputSpec
 from linattn_runtime_checks.contract import token_axes
 from linattn_runtime_checks.contract.codes import Code

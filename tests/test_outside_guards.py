@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from linattn_export.capture import capture
-from linattn_export.guards import Failing, Guard, describe, points_of
-from linattn_export.own.build import export_module
+from linattn_export.build.from_python import export_module
+from linattn_export.capture.guards import Failing, Guard, describe, points_of
+from linattn_export.capture.program import capture
+from linattn_export.options.request import BuildRequest
+from linattn_export.options.variants import Range, Variant
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
-from linattn_export.variants import Range, Variant
+from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 
 WIDTH = 8

@@ -12,16 +12,16 @@ from torch import Tensor, nn
 
 import outside_nets as nets
 from linattn_export import export_module
-from linattn_export.capture import capture
-from linattn_export.golden import as_tuple
-from linattn_export.inputs import draw
-from linattn_export.own.borrow import borrowed
-from linattn_export.own.build import _subjects, subjects_of_module
-from linattn_export.own.kept import Kept
+from linattn_export.capture.program import capture
+from linattn_export.golden.writing import as_tuple
+from linattn_export.inputs.drawing import draw
+from linattn_export.live_module.borrow import borrowed
+from linattn_export.live_module.kept import Kept
+from linattn_export.live_module.watches import writes_of
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.own.watches import writes_of
-from linattn_export.request import BuildRequest
+from linattn_export.own.subjects import subjects_from, subjects_of_module
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError, LinattnError, UsageError
 from linattn_runtime_checks.contract.golden_pack import open_reference
@@ -206,7 +206,7 @@ def test_a_hook_that_collects_keeps_what_it_had(where: str) -> None:
     module = nets.collects(where)
     module(torch.ones(1, 2, nets.WIDTH))
     had = module.count()
-    with _subjects(module, read_spec(SPEC), BuildRequest(), None) as (subject,):
+    with subjects_from(module, read_spec(SPEC), BuildRequest(), None) as (subject,):
         subject.eager()({"x": torch.ones(1, 2, nets.WIDTH)})
         capture(subject.entry(), subject, subject.variants[0])
         subject.double()
@@ -256,7 +256,7 @@ def test_each_way_of_making_a_module_is_taken(name: str, recwarn: Any) -> None:
     torch.manual_seed(2)
     module = nets.MADE[name]()
     x = torch.randn(3, 7, nets.WIDTH)
-    with _subjects(module, read_spec(SPEC), BuildRequest(), None) as (subject,):
+    with subjects_from(module, read_spec(SPEC), BuildRequest(), None) as (subject,):
         found = subject.eager()({"x": x})
         program = capture(subject.entry(), subject, subject.variants[0])
         truth = subject.double()(x.double())

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from linattn_export.build.from_python import export_module
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.own.borrow import borrowed
-from linattn_export.own.build import export_module
+from linattn_export.live_module.borrow import borrowed
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode
 
 SPEC: dict[str, Any] = {

@@ -12,15 +12,15 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from linattn_export.capture import capture
+from linattn_export.build.from_python import export_module
+from linattn_export.capture.program import capture
+from linattn_export.capture.recurrences import SIZES
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.own.build import export_module
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.recurrences import SIZES
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
+from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 
 INPUT, HIDDEN = 5, 6

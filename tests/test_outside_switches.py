@@ -13,14 +13,14 @@ from torch._higher_order_ops.map import map as map_
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.attention.flex_attention import flex_attention
 
+from linattn_export.build.from_python import export_module
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.own.build import export_module
+from linattn_export.golden.plain_sums import PlainSums
+from linattn_export.live_module.switches import under
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.own.switches import under
-from linattn_export.plain_sums import PlainSums
-from linattn_export.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 from linattn_runtime_checks.contract.manifest import read
 

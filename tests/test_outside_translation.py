@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.request import BuildRequest
 
 WIDTH = 4
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from linattn_export.build.from_python import export_module
 from linattn_export.formats.base import Job
-from linattn_export.own.build import export_module
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.request import BuildRequest
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.manifest import Note, read

@@ -13,10 +13,10 @@ from torch import nn
 
 import own_nets
 from linattn_export import export_module
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject, safe_name
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode, UsageError
 from linattn_runtime_checks.contract.golden_pack import open_reference

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 import own_nets
-from linattn_export import export_module, subject
+from linattn_export import export_module
 from linattn_export.formats import onnx_graph
-from linattn_export.perturb import moved
-from linattn_export.widened import Widened
+from linattn_export.subjects import subject
+from linattn_export.subjects.perturb import moved
+from linattn_export.subjects.widened import Widened
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.manifest import read

@@ -11,8 +11,8 @@ from torch import nn
 import own_nets
 from conftest import CallCli
 from linattn_export import export_module
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExportError, LinattnError, UsageError
 
 SPEC: dict[str, Any] = {

@@ -12,7 +12,7 @@ import own_nets
 from linattn_export import export_module
 from linattn_export.formats import onnx_graph
 from linattn_export.formats.base import Job
-from linattn_export.plain_sums import PlainSums
+from linattn_export.golden.plain_sums import PlainSums
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import open_reference

@@ -1,11 +1,11 @@
 import pytest
 
 from linattn import DEFAULT_METHODS, METHODS
-from linattn_export.cases import OTHER_LENGTH, CasePlan, plan_cases
-from linattn_export.families import Directions, applicable
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
-from linattn_export.variants import Range, make_variants
+from linattn_export.inputs.cases import OTHER_LENGTH, CasePlan, plan_cases
+from linattn_export.inputs.families import Directions, applicable
+from linattn_export.options.request import BuildRequest
+from linattn_export.options.variants import Range, make_variants
+from linattn_export.subjects.making import make_subjects
 from linattn_models import InputSpec
 from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE
 

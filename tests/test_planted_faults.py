@@ -12,11 +12,11 @@ from linattn import METHODS
 from linattn.methods.elu import EluAttention
 from linattn.methods.softmax import SoftmaxAttention
 from linattn.methods.taylor import TaylorAttention
-from linattn_export import capture as capture_module
+from linattn_export.build.pipeline import build
+from linattn_export.capture import program as capture_module
 from linattn_export.formats.onnx_graph import FORMAT as ONNX
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.subject import Subject
 from linattn_models import MODELS
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 from linattn_runtime_checks.results.report import Report
@@ -247,7 +247,7 @@ def test_training_mode_is_not_exported(tmp_path: Path) -> None:
             return output
 
     from linattn_export.formats.base import Job
-    from linattn_export.subjects import make_subjects
+    from linattn_export.subjects.making import make_subjects
 
     request = BuildRequest(methods=("elu",), lengths=(), dynamic="1:40", d_model=16, heads=2)
     (subject,) = make_subjects(request)

@@ -18,8 +18,8 @@ from conftest import CallCli
 from folders import CHECK, DYNAMIC, QUICK, alter, codes, report_of, restamp
 from linattn import METHODS
 from linattn_export.formats.base import Job
-from linattn_export.request import BuildRequest
-from linattn_export.subjects import make_subjects
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.cost.memory import peaks
 from linattn_runtime_checks.faults.editing import Graph

@@ -9,7 +9,7 @@ from torch import nn
 
 from conftest import CallCli
 from linattn_export import export_module
-from linattn_export.request import BuildRequest, command_of
+from linattn_export.options.request import BuildRequest, command_of
 from linattn_runtime_checks.contract.manifest import FILE_NAME, Manifest, read
 
 SPEC = {"symbols": {"batch": "1:2", "sequence": "1:8"},

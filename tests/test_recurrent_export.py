@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from linattn.recurrent import chunked, recurrent_oracle
-from linattn_export.capture import sizes_may_be_one
+from linattn_export.capture.program import sizes_may_be_one
 from recurrent_cases import RULES, SCALE, Rule, draw, error
 
 SINGLE = 1e-6

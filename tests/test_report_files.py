@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode
 
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from linattn_export import export_module
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.restored import restored
+from linattn_export.build.pipeline import build
+from linattn_export.live_module.restored import restored
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode, LinattnError
 
 SPEC: dict[str, Any] = {

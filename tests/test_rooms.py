@@ -22,6 +22,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "report",
         "pytest_plugin",
     ),
+    "export/linattn_export": (
+        "options",
+        "live_module",
+        "inputs",
+        "subjects",
+        "capture",
+        "formats",
+        "golden",
+        "own",
+        "build",
+    ),
 }
 """A room imports itself and the rooms before it; what lies beside them imports any."""
 

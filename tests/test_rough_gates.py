@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from linattn_export.rough_gates import with_rough_gates
+from linattn_export.golden.rough_gates import with_rough_gates
 
 
 def test_gates_are_moved_by_roundings_of_one_and_only_in_recurrent_layers() -> None:

@@ -9,8 +9,8 @@ from onnx import helper, numpy_helper
 
 from conftest import CallCli
 from folders import CHECK, DYNAMIC, alter, change_weight, edit
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
+from linattn_export.build.pipeline import build
+from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.contract import verdict
 from linattn_runtime_checks.contract.errors import ExitCode

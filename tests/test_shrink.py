@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from linattn.methods.elu import EluAttention
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.shrink import _smaller
-from linattn_export.subjects import make_subjects
+from linattn_export.build.pipeline import build
+from linattn_export.build.shrink import _smaller
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.results.report import ArtifactResult
 from test_planted_faults import normaliser_dropped, plant

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from linattn_export.staging import check_output, staged
+from linattn_export.build.staging import check_output, staged
 from linattn_runtime_checks.contract.errors import UsageError
 from linattn_runtime_checks.contract.manifest import FILE_NAME
 

@@ -13,10 +13,10 @@ import pytest
 from checking import performed
 from conftest import CallCli
 from folders import CHECK
+from linattn_export.build.pipeline import build
 from linattn_export.inspection import describe
-from linattn_export.pipeline import build
-from linattn_export.request import BuildRequest
-from linattn_export.variants import ENTRIES
+from linattn_export.options.request import BuildRequest
+from linattn_export.options.variants import ENTRIES
 from linattn_runtime_checks.checks.pieces import run_pieces
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode

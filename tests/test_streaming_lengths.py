@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from linattn import NAMES, record_of
+from linattn_export.build.record import entry_of
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.record import entry_of
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
-from linattn_export.subjects import make_subjects
-from linattn_export.variants import Variant
+from linattn_export.options.request import BuildRequest
+from linattn_export.options.variants import Variant
+from linattn_export.subjects.making import make_subjects
+from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.checks.pieces import run_pieces
 from linattn_runtime_checks.contract.integrity import stored
 from linattn_runtime_checks.contract.manifest import Artifact

@@ -4,7 +4,7 @@ import onnxruntime
 import pytest
 
 from conftest import CallCli
-from linattn_export.onnx_forms import FORMS, chosen_forms, require_runtime
+from linattn_export.options.onnx_forms import FORMS, chosen_forms, require_runtime
 from linattn_runtime_checks.contract.errors import EnvironmentProblem, UsageError
 
 

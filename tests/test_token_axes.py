@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from linattn_export import export_module
-from linattn_export.families import FAMILIES
-from linattn_export.inputs import draw
-from linattn_export.known import batch_axes
+from linattn_export.golden.known import batch_axes
+from linattn_export.inputs.drawing import draw
+from linattn_export.inputs.families import FAMILIES
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
-from linattn_export.request import BuildRequest
 from linattn_models import InputSpec
 from linattn_runtime_checks.contract import token_axes
 from linattn_runtime_checks.contract.errors import ExitCode

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
 
-from linattn_export.weights import load_weights
+from linattn_export.subjects.weights import load_weights
 from linattn_runtime_checks.contract.errors import UsageError
 
 

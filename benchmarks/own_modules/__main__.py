@@ -20,7 +20,9 @@ from typing import Any
 import torch
 
 from benchmarks.own_modules.modules import MODULES
-from linattn_export import export_module, golden, pipeline
+from linattn_export import export_module
+from linattn_export.build import pipeline
+from linattn_export.golden import writing as golden
 from linattn_runtime_checks.contract.codes import fails_nothing
 from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.judging.artifact import judge

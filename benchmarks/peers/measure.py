@@ -14,10 +14,10 @@ from benchmarks.peers.rules import OWN, PEERS, Array, real_polygraphy
 from benchmarks.peers.settings import LENGTHS, Setting
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.golden import run_double, sensitivity_of
-from linattn_export.inputs import draw
-from linattn_export.perturb import moved
-from linattn_export.subject import Subject
+from linattn_export.golden.writing import run_double, sensitivity_of
+from linattn_export.inputs.drawing import draw
+from linattn_export.subjects.perturb import moved
+from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.contract.manifest import Artifact
 from linattn_runtime_checks.contract.verdict import Error, compare, error_of, yardstick
 from linattn_runtime_checks.runtimes import RUNTIMES

@@ -22,9 +22,9 @@ from benchmarks.peers.faults import (
 )
 from benchmarks.peers.rules import Array
 from linattn.numerics import elu_plus_one as phi
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
-from linattn_export.subjects import make_subjects
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
+from linattn_export.subjects.subject import Subject
 
 LENGTHS = (64, 512, 4096)
 

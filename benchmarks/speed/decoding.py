@@ -21,9 +21,9 @@ from benchmarks.speed.layers import Sizes, export, hidden_states, open_session
 from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import interleave
 from linattn import NAMES, record_of
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
-from linattn_export.subjects import make_subjects
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
+from linattn_export.subjects.subject import Subject
 
 METHODS = tuple(name for name in NAMES if record_of(name).capabilities.recurrent)
 _FLAT, _FASTER = Goal(value=1.05), Goal(value=0.3)

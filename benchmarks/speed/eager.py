@@ -20,7 +20,7 @@ from benchmarks.speed.layers import (
 )
 from benchmarks.speed.ratios import Goal, median_ms, ratio
 from benchmarks.speed.timing import Call, interleave
-from linattn_export.subject import Subject
+from linattn_export.subjects.subject import Subject
 
 LENGTHS = (128, 1024, 4096, 8192)
 GOAL, _FROM = Goal(value=0.7), 1024

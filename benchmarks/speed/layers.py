@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from benchmarks.speed.timing import Call
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Job
-from linattn_export.request import BuildRequest
-from linattn_export.subject import Subject
-from linattn_export.subjects import make_subjects
+from linattn_export.options.request import BuildRequest
+from linattn_export.subjects.making import make_subjects
+from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.runtimes.base import SessionOptions
 from linattn_runtime_checks.runtimes.onnx_runtime import CPU, OrtSession
 

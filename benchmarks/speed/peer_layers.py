@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.speed.layers import Sizes, make_layer
-from linattn_export.subject import Subject
+from linattn_export.subjects.subject import Subject
 
 Weights = dict[str, Tensor]
 

@@ -18,7 +18,7 @@ from torch.export import Dim
 from benchmarks.speed.layers import Array, Sizes
 from linattn.methods.causal_elu import CausalEluAttention, CausalEluConfig
 from linattn.recurrent import chunked
-from linattn_export.capture import sizes_may_be_one
+from linattn_export.capture.program import sizes_may_be_one
 
 _MOST_TOKENS = 65536
 _EPS = 1e-6

@@ -112,8 +112,8 @@ def build(
     2 usage, 3 an artifact cannot be made or loaded, 4 a runtime or package is missing, 5 written
     but not compared, 70 our bug. Names are listed by 'linattn-export list'.
     """
-    from linattn_export.request import BuildRequest, parse_options
-    from linattn_export.variants import parse_range, positive, whole
+    from linattn_export.options.request import BuildRequest, parse_options
+    from linattn_export.options.variants import parse_range, positive, whole
     from linattn_runtime_checks.contract.errors import UsageError
 
     if no_fixed and seq_len:
@@ -168,7 +168,7 @@ def build(
         verbose=verbose,
     )
     _require_torch()
-    from linattn_export.pipeline import build as build_folder
+    from linattn_export.build.pipeline import build as build_folder
     from linattn_runtime_checks.report.terminal import show
 
     report = build_folder(request)

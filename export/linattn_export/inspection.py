@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from linattn_export.formats.one_node import OP
-from linattn_export.onnx_forms import FORMS, Form, release
-from linattn_export.releases import later, smallest_onnxruntime
-from linattn_export.variants import PORTABLE
+from linattn_export.options.onnx_forms import FORMS, Form, release
+from linattn_export.options.releases import later, smallest_onnxruntime
+from linattn_export.options.variants import PORTABLE
 from linattn_runtime_checks.contract.errors import EnvironmentProblem, ExportError, UsageError
 from linattn_runtime_checks.contract.manifest import FILE_NAME, read
 

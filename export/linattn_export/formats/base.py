@@ -10,11 +10,11 @@ from typing import cast
 from torch import nn
 from torch.export import ExportedProgram
 
-from linattn_export.capture import capture
-from linattn_export.onnx_forms import FORMS
-from linattn_export.subject import Subject
-from linattn_export.unrolled import unrolled
-from linattn_export.variants import Variant
+from linattn_export.capture.program import capture
+from linattn_export.capture.unrolled import unrolled
+from linattn_export.options.onnx_forms import FORMS
+from linattn_export.options.variants import Variant
+from linattn_export.subjects.subject import Subject
 from linattn_models import Domain
 from linattn_runtime_checks.contract.manifest import FloatName, Note, TensorSpec
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from linattn_export.formats.opset_stamp import require_same_meaning
-from linattn_export.onnx_forms import Form
+from linattn_export.options.onnx_forms import Form
 from linattn_runtime_checks.contract.errors import ExportError
 
 OP = "LinearAttention"

@@ -14,6 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from linattn_export.capture.recurrences import kept
 from linattn_export.formats import onnx_recurrences, stable
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.formats.decomposition import as_traced, needs_none, promotes_nothing
@@ -21,11 +22,10 @@ from linattn_export.formats.ends import name_ends
 from linattn_export.formats.folding import fold
 from linattn_export.formats.one_node import settle, translations
 from linattn_export.formats.opset17 import to_opset_17
-from linattn_export.onnx_forms import FORMS
-from linattn_export.own.reasons import shown_place, why_not_translated
-from linattn_export.recurrences import kept
-from linattn_export.releases import IR_OF_OPSET, IR_VERSION
-from linattn_export.variants import PORTABLE
+from linattn_export.live_module.reasons import shown_place, why_not_translated
+from linattn_export.options.onnx_forms import FORMS
+from linattn_export.options.releases import IR_OF_OPSET, IR_VERSION
+from linattn_export.options.variants import PORTABLE
 from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.contract.manifest import TensorSpec
 from linattn_runtime_checks.processes.progress import interrupts_wait

@@ -13,9 +13,9 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from linattn_export.capture import example_inputs
+from linattn_export.capture.program import example_inputs
 from linattn_export.formats.base import Format, Job, Written
-from linattn_export.own.reasons import places_in
+from linattn_export.live_module.reasons import places_in
 from linattn_runtime_checks.contract.errors import ExportError
 
 _T = TypeVar("_T")

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from linattn.contract import closest
-from linattn_export.modes import evaluated
-from linattn_export.own.reasons import ENTRY
-from linattn_export.own.signature import class_name, parameters_of
+from linattn_export.live_module.modes import evaluated
+from linattn_export.live_module.reasons import ENTRY
+from linattn_export.live_module.signature import class_name, parameters_of
 from linattn_export.own.spec import Inputs, is_list, key_of, name_of
 from linattn_models.contract import check_length
 from linattn_runtime_checks.contract.errors import UsageError

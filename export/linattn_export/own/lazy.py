@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from linattn_export.inputs import draw
-from linattn_export.modes import evaluated
+from linattn_export.inputs.drawing import draw
+from linattn_export.live_module.modes import evaluated
 from linattn_export.own.call import make_entry
 from linattn_export.own.probe import run_entry, sizes_of
 from linattn_export.own.spec import Inputs

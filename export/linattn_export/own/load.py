@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from linattn.contract import closest
-from linattn_export.own.reasons import place_in_own_code
+from linattn_export.live_module.reasons import place_in_own_code
 from linattn_runtime_checks.contract.errors import UsageError
 
 _FORM = "--module takes package.module:factory"

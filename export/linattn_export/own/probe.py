@@ -8,19 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from linattn_export.inputs import draw
+from linattn_export.inputs.drawing import draw
+from linattn_export.live_module.copies import as_double, copy_of
+from linattn_export.live_module.kept import Kept, line_that_changes, same
+from linattn_export.live_module.kinds import advice_for, random_part
+from linattn_export.live_module.reasons import Place, is_own, place_in_own_code
+from linattn_export.live_module.switches import under
+from linattn_export.live_module.watches import Watch, writes_of
+from linattn_export.options.variants import Range
 from linattn_export.own.call import Leaf, leaves_of, make_entry
-from linattn_export.own.copies import as_double, copy_of
-from linattn_export.own.kept import Kept, line_that_changes, same
-from linattn_export.own.kinds import advice_for, random_part
-from linattn_export.own.reasons import Place, is_own, place_in_own_code
 from linattn_export.own.spec import Inputs
-from linattn_export.own.switches import under
 from linattn_export.own.symbols import SYMBOLS
-from linattn_export.own.watches import Watch, writes_of
-from linattn_export.subject import LARGE
-from linattn_export.variants import Range
-from linattn_export.widened import Widened, weights_of
+from linattn_export.subjects.subject import LARGE
+from linattn_export.subjects.widened import Widened, weights_of
 from linattn_models import InputSpec
 from linattn_runtime_checks.contract.errors import ExportError, UsageError
 

@@ -37,9 +37,9 @@ from pydantic import (
     model_validator,
 )
 
+from linattn_export.options.variants import Range, parse_range
 from linattn_export.own.promises import Promises, Strict
 from linattn_export.own.symbols import SYMBOLS, near, other_axis, renamed
-from linattn_export.variants import Range, parse_range
 from linattn_runtime_checks.contract.errors import UsageError
 
 SCHEMA_VERSION = "1.0"

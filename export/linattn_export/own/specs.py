@@ -8,11 +8,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from linattn_export.domain import ends
-from linattn_export.inputs import first_rows
+from linattn_export.inputs.domain import ends
+from linattn_export.inputs.drawing import first_rows
+from linattn_export.options.request import BuildRequest
 from linattn_export.own.spec import Inputs, InputTable, key_of, name_of
-from linattn_export.request import BuildRequest
-from linattn_export.subject import TORCH_DTYPES
+from linattn_export.subjects.subject import TORCH_DTYPES
 from linattn_models import Domain, InputSpec
 from linattn_runtime_checks.contract.errors import UsageError
 from linattn_runtime_checks.contract.golden_pack import MAX_TOKENS_PER_CASE

@@ -8,16 +8,16 @@ from torch import nn
 from linattn import NAMES, record_of
 from linattn.layers.base import RecurrentLayer
 from linattn.recurrent.chunk import CHUNK
+from linattn_export.live_module.kept import Kept
+from linattn_export.live_module.reasons import Place
+from linattn_export.options.request import BuildRequest
+from linattn_export.options.variants import Variant, make_variants
 from linattn_export.own.call import make_entry
-from linattn_export.own.kept import Kept
 from linattn_export.own.probe import probe
-from linattn_export.own.reasons import Place
 from linattn_export.own.spec import Inputs
 from linattn_export.own.specs import specs_of
-from linattn_export.request import BuildRequest
-from linattn_export.subject import TORCH_DTYPES, Subject
-from linattn_export.traits import Traits
-from linattn_export.variants import Variant, make_variants
+from linattn_export.subjects.subject import TORCH_DTYPES, Subject
+from linattn_export.subjects.traits import Traits
 from linattn_models import Model
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import UsageError

@@ -7,7 +7,7 @@
     pass         = error(artifact) <= K * yardstick
 
 On a hostile family, error(eager) is the largest over several inputs that are a few rounding units
-apart: see ``linattn_export.golden``.
+apart: see ``linattn_export.golden.writing``.
 
 Row error and whole error are judged each against its own yardstick: the row error sees one wrong
 token among thousands, the whole error is the tighter of the two when one row is ill-conditioned.

@@ -1,0 +1,1 @@
+"""Capture: a module as one program with symbolic sizes, and what that takes for granted."""

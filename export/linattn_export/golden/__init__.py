@@ -1,0 +1,1 @@
+"""The golden pack: inputs, float64 outputs, and what rounding costs on each."""
