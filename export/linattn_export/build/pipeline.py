@@ -120,7 +120,7 @@ def _built(
     start: float,
 ) -> Report:
     _import_all(formats)
-    if request.check and any(kind.name == "onnx" for kind in formats):
+    if request.check and any(kind.forms for kind in formats):
         require_runtime(request.onnx_forms)
     document, report = _written_and_judged(folder, made, formats, request, command)
     if request.shrink:
@@ -242,25 +242,24 @@ def _write_subject(
         entry = entry_of(job, kind, files, written, place, subject.reference)
         entry.notes += notes_of(pack.left_out)
         document.artifacts.append(entry)
-        if kind.name == "onnx":
+        if kind.test_data:
             paths = write_test_data(folder, place, document.artifacts[-1])
             document.test_data += [stored(folder, path) for path in paths]
         yield document.artifacts[-1]
 
 
 def _may_be_left_out(subject: Subject, kind: Format, request: BuildRequest) -> bool:
-    """TorchScript takes less of Python than capture; not everybody's module is written for it."""
-    named = kind.name in request.formats
-    return subject.origin.module is not None and kind.name == "torchscript" and not named
+    """Not everybody's module is written for a format that takes less of Python than capture."""
+    return subject.origin.module is not None and kind.optional and kind.name not in request.formats
 
 
 def _pairs(subject: Subject, formats: list[Format]) -> list[tuple[Variant, Format]]:
-    """What is written: forms other than the portable one as ONNX only."""
+    """What is written; forms other than the portable one in formats that have them."""
     return [
         (variant, kind)
         for variant in subject.variants
         for kind in formats
-        if variant.form == PORTABLE or kind.name == "onnx"
+        if variant.form == PORTABLE or kind.forms
     ]
 
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job, Written
-from linattn_export.formats.onnx_graph import stamp
 from linattn_export.inputs.cases import verified_batch
 from linattn_export.options.variants import Variant
 from linattn_runtime_checks.contract.checked import LatencyEntry, RuntimeCheck
@@ -141,7 +141,8 @@ def record(folder: Path, document: Manifest, report: Report) -> None:
             for runtime in result.runtimes
         ]
         artifact.latency = _latency(report, result)
-        if artifact.format == "onnx" and result.verified_sequence is None:
+        stamp = FORMATS[artifact.format].stamp
+        if stamp is not None and result.verified_sequence is None:
             claims = ("linattn.verified_sequence", "linattn.verified_batch")
             stamp(folder / artifact.path, dict.fromkeys(claims, _NOT_VERIFIED))
             fresh = stored(folder, artifact.path)

@@ -121,7 +121,11 @@ class Format:
     ``write(job, path)`` writes the artifact, reads it back and compares axes and versions with
     what was asked for; it raises ExportError if they differ or the file cannot be made.
     ``unavailable()`` gives the reason and the fix when a package is missing, else None.
-    ``imports`` are modules that writing would import in its midst.
+    ``imports`` are modules that writing would import in its midst. ``forms``: a recurrence has
+    several forms in it; others have the portable one. ``test_data``: the form of ONNX's backend
+    tests is written beside it. ``optional``: a module of one's own that it cannot take is no
+    failure of a build that does not name the format. ``stamp(path, metadata)`` writes what is said
+    of a file into the file, where the format has a place for it.
     """
 
     name: str
@@ -130,5 +134,9 @@ class Format:
     unavailable: Callable[[], str | None]
     write: Callable[[Job, Path], Written]
     imports: tuple[str, ...] = ()
+    forms: bool = False
+    test_data: bool = False
+    optional: bool = False
+    stamp: Callable[[Path, dict[str, str]], None] | None = None
     captured: bool = True
     """Made from the program that torch.export captured."""

@@ -276,6 +276,9 @@ FORMAT = Format(
     file_name="model.onnx",
     unavailable=unavailable,
     write=write,
+    forms=True,
+    test_data=True,
+    stamp=stamp,
     imports=(
         "onnx",
         "onnx_ir",

@@ -168,5 +168,6 @@ FORMAT = Format(
     file_name="model.pt",
     unavailable=lambda: None,
     write=write,
+    optional=True,
     captured=False,
 )

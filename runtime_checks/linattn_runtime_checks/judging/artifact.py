@@ -57,7 +57,7 @@ def _judge(job: Job, runtime: Runtime, packs: Sequence[Reference], tell: Tell) -
     _turns(When.LAST_MODE, context)
     if job.fault is None and not job.last_mode_only and smallest_failing(result.cases):
         tell("blame")
-        if runtime.names_nodes:
+        if runtime.onnx_graphs:
             locate(result, artifact, packs, path)
         if job.repro is not None:
             made = write_repro(Path(job.repro), result, artifact, packs, context.session, path)

@@ -138,7 +138,7 @@ def _trials(
         for runtime in runtimes:
             if artifact.format not in runtime.formats:
                 continue
-            if artifact.format == "onnx" and not artifact.side_files:
+            if runtime.onnx_graphs and not artifact.side_files:
                 yield from _graph_trials(folder, artifact, runtime, temporary)
             if (runtime.name, artifact.variant) not in seen:
                 yield from _session_trials(

@@ -68,7 +68,8 @@ class Runtime:
     that show a failure; from ``inputs``, a dictionary by name, they make ``outputs``, another.
     ``INPUTS`` and ``OUTPUTS`` are the names in order. Without it, no such program is written.
     ``declares_shapes`` and ``declares_labels``: its files say which inputs and outputs they have,
-    and which classes. ``names_nodes``: blame can name the first node of a graph that departs.
+    and which classes. ``onnx_graphs``: its files are ONNX graphs, in which
+    blame names the first node that departs, and faults are planted.
     ``judges_kernels``: blame can tell a kernel that is not exact from a file that is wrong.
     """
 
@@ -86,4 +87,4 @@ class Runtime:
     certify: Callable[[Path, Artifact, Any], list[CostCertificate]] | None = None
     program: str | None = None
     judges_kernels: bool = False
-    names_nodes: bool = False
+    onnx_graphs: bool = False

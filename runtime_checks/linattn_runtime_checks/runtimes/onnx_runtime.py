@@ -258,7 +258,7 @@ ORT_CPU = Runtime(
     certify=_certify,
     judges_kernels=True,
     declares_labels=True,
-    names_nodes=True,
+    onnx_graphs=True,
 )
 ORT_CUDA = Runtime(
     name="ort-cuda",
@@ -273,5 +273,5 @@ ORT_CUDA = Runtime(
     placed=partial(_placed, provider=CUDA),
     certify=_certify,
     declares_labels=True,
-    names_nodes=True,
+    onnx_graphs=True,
 )
