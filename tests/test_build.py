@@ -128,6 +128,7 @@ def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
     assert left == right
 
 
+@pytest.mark.slow
 def test_two_processes_give_equal_bytes(tmp_path: Path) -> None:
     """Python orders sets of strings anew in every process, by PYTHONHASHSEED."""
     found = []
@@ -155,10 +156,7 @@ def test_other_seeds_give_other_weights(tmp_path: Path) -> None:
 # their own ways: logits before a softmax over tokens, and weights that belong to positions.
 @pytest.mark.parametrize(
     "method",
-    [
-        pytest.param(m, marks=() if m in ("softmax", "linformer") else pytest.mark.slow)
-        for m in METHODS
-    ],
+    [pytest.param(m, marks=() if m == "softmax" else pytest.mark.slow) for m in METHODS],
 )
 def test_every_method_with_a_mask_in_every_format(method: str, tmp_path: Path) -> None:
     options = RANK_8 if method == "linformer" else {}
@@ -174,8 +172,9 @@ def test_every_method_with_a_mask_in_every_format(method: str, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "mask",
-    [pytest.param(False, marks=pytest.mark.slow, id="bare"), pytest.param(True, id="masked")],
+    [pytest.param(False, id="bare"), pytest.param(True, id="masked")],
 )
+@pytest.mark.slow
 def test_the_bare_method_as_a_model(mask: bool, tmp_path: Path) -> None:
     folder, report = small(tmp_path, models=("attention",), formats=(), mask=mask)
     assert report.exit_code is ExitCode.PASS
@@ -280,6 +279,7 @@ def test_the_users_state_of_torch_is_left_as_it_was(tmp_path: Path) -> None:
     assert torch.equal(torch.random.get_rng_state(), numbers)
 
 
+@pytest.mark.slow
 def test_digits_reports_accuracy_beside_the_verdict(tmp_path: Path) -> None:
     folder, report = small(
         tmp_path,

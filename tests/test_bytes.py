@@ -88,6 +88,7 @@ def bits_by_frequency(text: Tensor) -> float:
     return -sum(share * math.log2(share) for share in shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 @torch.no_grad()
 def test_held_out_docstrings_are_predicted(name: str, training: ModuleType) -> None:

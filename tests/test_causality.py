@@ -20,6 +20,8 @@ from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Tensors
 from test_invariances import Change, codes, nothing
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[[Tensors], Tensors]
 CAUSAL = [name for name, record in METHODS.items() if record.capabilities.causal]
 
@@ -130,7 +132,7 @@ def test_a_capture_does_not_depend_on_those_before_it() -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [*CAUSAL, *(pytest.param(n, marks=pytest.mark.slow) for n, r in LAYERS.items() if r.limits)],
+    [*CAUSAL, *(pytest.param(n) for n, r in LAYERS.items() if r.limits)],
 )
 def test_one_head_is_limited_as_the_method_says(method: str) -> None:
     def captured(dynamic: str, batch: str) -> Job:

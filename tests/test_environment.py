@@ -15,6 +15,8 @@ from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.runtimes.base import SessionOptions
 from linattn_runtime_checks.runtimes.onnx_runtime import CPU, OrtSession
 
+pytestmark = pytest.mark.slow
+
 WORDS = "build -q -m elu --d-model 256 -n 4 --no-dynamic --batch 1 --no-latency"
 BUILD = WORDS.split(" ")
 WITHOUT = """
@@ -38,8 +40,8 @@ def without(missing: str, *args: object) -> subprocess.CompletedProcess[str]:
     "missing",
     [
         "onnx",
-        pytest.param("onnxscript", marks=pytest.mark.slow),
-        pytest.param("onnx,onnxscript", marks=pytest.mark.slow),
+        pytest.param("onnxscript"),
+        pytest.param("onnx,onnxscript"),
     ],
 )
 def test_without_the_onnx_packages_the_other_formats_are_built(
@@ -84,7 +86,6 @@ def test_a_disk_that_fills_up_is_an_error_and_not_an_abort(kind: str, tmp_path: 
     assert snapshot(tmp_path) == before
 
 
-@pytest.mark.slow
 def test_a_path_with_spaces_quotes_and_other_alphabets(tmp_path: Path) -> None:
     folder = tmp_path / "ü 日本 'q\"" / "out put"
     built = without("nothing", *BUILD, "-f", "onnx", "-f", "pt2", "-o", folder)
@@ -95,7 +96,6 @@ def test_a_path_with_spaces_quotes_and_other_alphabets(tmp_path: Path) -> None:
     assert json.loads(checked.stdout)["verdict"] == "PASS"
 
 
-@pytest.mark.slow
 def test_two_builds_into_one_folder_leave_one_of_them_whole(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     words = ["build", "-q", "-m", "elu", "--d-model", "16", "--heads", "2", "--no-check"]

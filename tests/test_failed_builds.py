@@ -19,6 +19,8 @@ from linattn_export.formats import FORMATS
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.errors import ExportError
 
+pytestmark = pytest.mark.slow
+
 Fault = Callable[..., Any]
 
 

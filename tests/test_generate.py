@@ -24,6 +24,9 @@ WITHOUT_TORCH = (
 )
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate_example", EXAMPLE)
@@ -118,7 +121,6 @@ def test_a_folder_without_the_step_graph_is_said_to_be(
         example.open_graph(tmp_path, "step")
 
 
-@pytest.mark.slow
 def test_the_command_of_the_readme_builds_the_graphs_first() -> None:
     program, example, *asked = shlex.split(block("decoding"))
     assert (program, EXAMPLE.name) == ("python", Path(example).name)

@@ -17,7 +17,7 @@ from recurrent_cases import RULES, SCALE, Rule, draw, error
 SINGLE = 1e-6
 CAPTURED = 100
 LENGTHS = (1, 2, 63, 64, 65, 257, 1000)
-_USUAL = RULES[1], RULES[4]
+_USUAL = (RULES[1],)
 
 
 class Recurrence(nn.Module):

@@ -90,7 +90,9 @@ def run(place: Path) -> Outcome:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k == "pt2" else ()) for k in FORMATS]
+)
 def test_the_program_of_every_format(kind: str, folders: tuple[Path, Path], tmp_path: Path) -> None:
     name = f"net/own/{kind}/dynamic"
     places = judged(made_wrong(folders, name, tmp_path), tmp_path / "repro")

@@ -47,6 +47,7 @@ def masked_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_fault_is_planted_and_rejected(masked_layers: Path, call_cli: CallCli) -> None:
     done = call_cli(CHECK, masked_layers, "--self-test", "--runtime", "ort-cpu", "--json")
     assert done.returncode == 0, done.stderr
