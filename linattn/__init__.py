@@ -17,7 +17,14 @@ except ModuleNotFoundError as error:
     ) from error
 
 from linattn.adoption import adopt
-from linattn.contract import Capabilities, LayerMethod, Method, MethodError, StateSpec
+from linattn.contract import (
+    Capabilities,
+    LayerMethod,
+    LinattnError,
+    Method,
+    MethodError,
+    StateSpec,
+)
 from linattn.fixed_length import at_length
 from linattn.layer import NAMES, attention_layer, record_of
 from linattn.layers import LAYERS
@@ -32,6 +39,7 @@ __all__ = [
     "NAMES",
     "Capabilities",
     "LayerMethod",
+    "LinattnError",
     "Method",
     "MethodError",
     "MultiHeadAttention",

@@ -30,7 +30,16 @@ Oracle = Callable[[Tensor, Tensor, Tensor, Tensor | None, Any, Mapping[str, Tens
 LayerOracle = Callable[[Tensor, Tensor | None, Any, int, Mapping[str, Tensor]], Tensor]
 
 
-class MethodError(ValueError):
+class LinattnError(Exception):
+    """The root of what :mod:`linattn` and :mod:`linattn_models` raise under a name of their own.
+
+    A shape or dtype that a module cannot take stays a plain ValueError or TypeError, as in torch.
+    Builds and checks have a tree of their own, which works without torch: its root is
+    :class:`linattn_runtime_checks.contract.errors.LinattnError`.
+    """
+
+
+class MethodError(LinattnError, ValueError):
     """A method name, or an option of a method, that does not exist or cannot be used."""
 
 

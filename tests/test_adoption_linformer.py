@@ -1,6 +1,5 @@
 """The converter of one package on a layer written as the package writes it, which is not here."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +8,6 @@ from torch import Tensor, nn
 
 import linattn
 from linattn.adoption.linformer import LinformerStandIn
-
-README = Path(__file__).parents[1] / "README.md"
 
 
 class LinformerSelfAttention(nn.Module):

@@ -6,8 +6,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from linattn.contract import LinattnError
 
-class Unsupported(ValueError):
+
+class Unsupported(LinattnError, ValueError):
     """A layer that ours cannot stand in for; the message is the reason."""
 
 

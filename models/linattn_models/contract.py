@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from linattn import StateSpec
+from linattn import LinattnError, StateSpec
 
 
-class ModelError(ValueError):
+class ModelError(LinattnError, ValueError):
     """A model that does not exist, or that cannot be built as asked."""
 
 
