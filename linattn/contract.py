@@ -80,7 +80,8 @@ class Record:
     """What the records of all methods have.
 
     ``config`` is a frozen dataclass; a layer fills in those of its fields that are :data:`SIZES`.
-    ``limits`` maps what is known not to work to the reason.
+    ``limits`` maps what is known not to work to the reason. ``shrunk(length)`` gives the options of
+    the smallest layer that takes sequences up to ``length``, where the defaults are larger.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Record:
     config: type
     capabilities: Capabilities
     limits: Mapping[str, str] = field(default_factory=dict)
+    shrunk: Callable[[int], dict[str, object]] | None = None
 
     def configure(self, options: Mapping[str, object]) -> Any:
         """Build the config from ``options``.

@@ -138,4 +138,5 @@ METHOD = Method(
     module=LinformerAttention,
     oracle=oracle,
     capabilities=Capabilities(cost="linear", any_length=False, permutation_equivariant=False),
+    shrunk=lambda length: {"rank": 4, "max_length": length},
 )

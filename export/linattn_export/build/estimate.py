@@ -103,7 +103,7 @@ def growth_of(subject: Subject) -> Growth | None:
 def _lengths(subject: Subject) -> tuple[int, int, int] | None:
     """Three lengths to run; a module of one's own takes only those that it declares."""
     top = min(longest(subject), _SHORT)
-    own = subject.origin.module is not None
+    own = subject.is_own
     low = min(variant.sequence.low for variant in subject.variants) if own else 1
     return None if top // 4 < low else (top // 4, top // 2, top)
 
@@ -132,7 +132,7 @@ def longest(subject: Subject) -> int:
 
 def estimate_at(subject: Subject, growth: Growth, length: int) -> Estimate:
     """What ``growth`` comes to at ``length`` tokens."""
-    own = subject.origin.module is not None
+    own = subject.is_own
     widening = 8 / torch.finfo(subject.dtype).bits * 8
     tensors = growth.whole(length) if own else growth.in_pieces(length)
     return Estimate(

@@ -250,7 +250,7 @@ def _write_subject(
 
 def _may_be_left_out(subject: Subject, kind: Format, request: BuildRequest) -> bool:
     """Not everybody's module is written for a format that takes less of Python than capture."""
-    return subject.origin.module is not None and kind.optional and kind.name not in request.formats
+    return subject.is_own and kind.optional and kind.name not in request.formats
 
 
 def _pairs(subject: Subject, formats: list[Format]) -> list[tuple[Variant, Format]]:

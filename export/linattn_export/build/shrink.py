@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from linattn import record_of
 from linattn.contract import SIZES
 from linattn_export.options.request import BuildRequest
 from linattn_models import MODELS
@@ -61,8 +62,9 @@ def _smaller(artifact: ArtifactResult, runtime: str, request: BuildRequest) -> B
     fixed = low == high
     length = min(high, _MOST_TOKENS)
     options = dict(request.options)
-    if artifact.method == "linformer":
-        options["linformer"] = options.get("linformer", {}) | {"rank": 4, "max_length": length}
+    shrunk = record_of(artifact.method).shrunk
+    if shrunk is not None:
+        options[artifact.method] = options.get(artifact.method, {}) | shrunk(length)
     return replace(
         request,
         methods=(artifact.method,),

@@ -99,7 +99,7 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
             )
     except Exception as error:
         found = None
-        if subject.origin.module is not None and not one_node:
+        if subject.is_own and not one_node:
             found = _at_every_size(entry, subject, variant)
         if found is None:
             limits = subject.traits.limits.items()
@@ -125,7 +125,7 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
 
 def _require_inputs_kept(program: ExportedProgram, subject: Subject, variant: Variant) -> None:
     """The entry copies what its module was seen to write into; nothing else may be written."""
-    if subject.origin.module is None:
+    if not subject.is_own:
         return
     run = program.module()
     written = writes_of(lambda given: run(*given.values()), example_inputs(subject, variant))

@@ -23,7 +23,7 @@ def unrolled(
     Only a graph that holds some line at least once for every token is captured again.
     """
     length = variant.sequence.low
-    if subject.origin.module is None or not variant.sequence.fixed or length < _FEWEST:
+    if not subject.is_own or not variant.sequence.fixed or length < _FEWEST:
         return ()
     places = places_of(program)
     nodes = [node for node in program.graph.nodes if node.op == "call_function"]

@@ -36,7 +36,7 @@ def write(job: Job, path: Path) -> Written:
         path.write_bytes(content)
         loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
         histogram = Counter(node.kind() for node in loaded.inlined_graph.nodes())
-        if job.subject.origin.module is not None:
+        if job.subject.is_own:
             _or_refused(job, lambda: _run_once(loaded, job))
     return Written(nodes=histogram.total(), op_histogram=dict(sorted(histogram.items())))
 

@@ -65,7 +65,7 @@ def edge_cases(
 ) -> Iterator[tuple[CasePlan, Inputs]]:
     """A case for each edge that inputs of a module of one's own can reach; at most eight."""
     variant = next((v for v in subject.variants if v.name in programs), None)
-    if subject.origin.module is None or subject.large or variant is None:
+    if not subject.is_own or subject.large or variant is None:
         return
     sizes = {name: variant.size(name).clamp(size) for name, size in _SIZES.items()}
     for number, inputs in enumerate(find_edges(programs[variant.name], subject, sizes), start=1):

@@ -24,7 +24,7 @@ def guarded(subject: Subject) -> Callable[[dict[str, Tensor]], Any]:
     def eager(inputs: dict[str, Tensor]) -> Any:
         given = {name: x.clone() for name, x in inputs.items()}
         # What a run leaves in a module of one's own is taken back, and pieces with it.
-        with in_pieces(subject.module) if subject.origin.module is None else nullcontext():
+        with in_pieces(subject.module) if not subject.is_own else nullcontext():
             found = call(given)
         if not all(same(given[name], x) for name, x in inputs.items()):
             name, place = next(iter(writes_of(call, inputs).items()))

@@ -118,7 +118,7 @@ def write_golden(
             if (prints := known_of(subject, variant, cases, tensors, programs or {})) is not None
         },
     )
-    if plans is None and subject.origin.module is None:
+    if plans is None and not subject.is_own:
         for name, tensor in subject.module.state_dict().items():
             tensors[f"weights/{name}"] = tensor.numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def _depends_on_batch(
     eager: Callable[[Inputs], Any],
     plans: Sequence[CasePlan],
 ) -> bool:
-    if subject.origin.module is None or subject.large:
+    if not subject.is_own or subject.large:
         return False
 
     def run(plan: CasePlan, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _measured(
     """What rounding costs on each output."""
     names, eager, reference = list(expected), run.eager, run.reference
     eager_errors = _eager_errors(eager(inputs), expected)
-    if subject.origin.module is not None:
+    if subject.is_own:
         plain = summed_in_order(eager, inputs)
         for name, another in _eager_errors(plain, expected).items() if plain is not None else ():
             eager_errors[name] = eager_errors[name].largest(another)
@@ -180,7 +180,7 @@ def _usual(
     subject: Subject, plan: CasePlan, eager: Callable[[Inputs], Any]
 ) -> Callable[[], object] | None:
     """A run on normal inputs of the sizes of ``plan``; None for a model of ours."""
-    if subject.origin.module is None:
+    if not subject.is_own:
         return None
     return lambda: eager(draw_case(subject, replace(plan, family="normal")))
 

@@ -72,6 +72,11 @@ class Subject:
         kind = "reference" if self.graph == "forward" else f"reference-{self.graph}"
         return f"{self.name}/{kind}.safetensors"
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a module of one's own, of which only its SPEC and its runs tell."""
+        return self.origin.module is not None
+
     def config(self, entry: nn.Module) -> dict[str, object]:
         """The method's config as ``entry`` holds it, for the manifest and the file's metadata."""
         if self.origin.module is not None:
@@ -85,7 +90,7 @@ class Subject:
     def large(self) -> bool:
         """A module of one's own whose copies in float64 would not fit beside it."""
         held = sum(x.numel() * x.element_size() for x in weights_of(self.module))
-        return self.origin.module is not None and held > LARGE
+        return self.is_own and held > LARGE
 
     @property
     def states(self) -> list[StateSpec]:

@@ -19,14 +19,15 @@ class Rung:
     absent: str
 
     def last_for(self, artifact_format: str, runtime: str) -> bool:
-        """Whether the ladder of such an artifact on this runtime ends here."""
-        if artifact_format != self.format:
-            return False
-        ends = {"ort-cpu": "optimizer", "ort-cuda": "provider"}
-        return ends.get(runtime, self.name) == self.name
+        """Whether the ladder of such an artifact on this runtime ends here.
+
+        On a runtime that no rung stands for it ends with the first of the format.
+        """
+        of_format = [rung for rung in RUNGS if rung.format == artifact_format]
+        of_runtime = [rung for rung in of_format if runtime in rung.runtimes]
+        return self in (of_runtime[-1:] or of_format[:1])
 
 
-_ORT = ("ort-cpu", "ort-cuda")
 RUNGS = (
     Rung(
         name="exported program",
