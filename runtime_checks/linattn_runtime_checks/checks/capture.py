@@ -10,5 +10,6 @@ CAPTURE = Check(
     name="capture",
     title="what the export saw of the module that users of the file must know",
     codes=(Code.INPUT_WRITTEN, Code.GRAPH_UNROLLED),
+    shares=(Code.OUTSIDE_DOMAIN,),
     when=When.ARTIFACT,
 )

@@ -64,9 +64,10 @@ def run_pieces(
             if spec.dtype == "bool"
         }
         outputs = session.run(feed | states)
+        for name in (artifact.outputs[0].name, *(link.output for link in artifact.states)):
+            if name not in outputs:
+                raise RunFailed(f"no output is called {name}")
         for link in artifact.states:
-            if link.output not in outputs:
-                raise RunFailed(f"no output is called {link.output}")
             states[link.input] = outputs[link.output].copy()
         parts.append(outputs[artifact.outputs[0].name].copy())
         start += piece

@@ -25,7 +25,7 @@ from linattn_runtime_checks.processes.child import Limits
 from linattn_runtime_checks.processes.progress import progress
 from linattn_runtime_checks.processes.requests import Job
 from linattn_runtime_checks.results import environment
-from linattn_runtime_checks.results.report import ArtifactResult, Report, RuntimeResult
+from linattn_runtime_checks.results.report import ArtifactResult, Finding, Report, RuntimeResult
 from linattn_runtime_checks.runtimes import choose
 
 
@@ -98,7 +98,9 @@ def check_folder(
     _blame([job for job, _ in outcomes], report)
     for artifact in whole:
         results[artifact.id].findings += [
-            CAPTURE.finding(note.code, f"{artifact.id}: {note.message}") for note in artifact.notes
+            # Not CAPTURE.finding: a manifest of another version may note what this one does not.
+            Finding.of(note.code, f"{artifact.id}: {note.message}", check=CAPTURE.name)
+            for note in artifact.notes
         ]
         if not any(artifact.format in runtime.formats for runtime in chosen):
             message = f"{artifact.id}: none of the runtimes used runs {artifact.format} files"
