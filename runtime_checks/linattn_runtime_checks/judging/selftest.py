@@ -248,8 +248,9 @@ def _judged(trial: _Trial, result: RuntimeResult) -> Planted:
         missed = [0] if trial.fault != CONTROL.name and not result.findings else []
     checks = {f.check for f in result.findings if not fails_nothing(f.code)}
     named = {check.name for check in CHECKS.values() if trial.fault in check.faults}
-    if named and not named & checks:  # others may see it too, but this is what they are there for
-        missed = sorted(lengths) or [0]
+    # Others may see it too, but this is what they are there for, where the file can be run at all.
+    if lengths and named and not named & checks:
+        missed = sorted(lengths)
     return Planted(
         fault=trial.fault,
         artifact=trial.job.artifact.id,
