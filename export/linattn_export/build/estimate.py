@@ -14,9 +14,8 @@ import torch
 
 from linattn.pieces import BLOCK_SCORES, scores_beside
 from linattn_export.build.live_bytes import LiveBytes
-from linattn_export.inputs.drawing import draw
+from linattn_export.capture.program import example_inputs
 from linattn_export.live_module.switches import under
-from linattn_export.subjects.states import states_for
 from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.contract.errors import UsageError
 
@@ -79,18 +78,10 @@ def growth_of(subject: Subject) -> Growth | None:
     runs: dict[int, float] = {}
     call = subject.eager()
     for length in lengths:
-        sizes = {"batch": subject.variants[0].batch.low, "sequence": length}
+        variant = subject.variants[0]
+        sizes = {"batch": variant.batch.low, "sequence": length}
         try:
-            # Without directions: what is kept of the subject is first made by the build itself.
-            inputs = draw(
-                subject.inputs,
-                sizes,
-                family="normal",
-                dtype=subject.dtype,
-                seed=subject.seed,
-                task=subject.task,
-                states=states_for(subject, sizes),
-            )
+            inputs = example_inputs(subject, variant, sizes)
             found = _counted(partial(call, inputs))
         except Exception:  # whatever it is, the build meets it too, and says what it means
             return None

@@ -137,7 +137,7 @@ class _Search:
                 if here is None:
                     return
                 start = here
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError:
             return  # an operator has no gradient; the pool has been tried
 
     def _step(self, node: str, inputs: Inputs, moving: Sequence[InputSpec]) -> Inputs | None:

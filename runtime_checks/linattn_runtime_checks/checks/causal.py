@@ -1,7 +1,7 @@
 """Another token changes no byte of the outputs before it, where it must not."""
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
-from linattn_runtime_checks.checks.inputs import closest, plain
+from linattn_runtime_checks.checks.inputs import with_tokens
 from linattn_runtime_checks.checks.outputs import differing, promised
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.token_axes import another_from, until
@@ -9,11 +9,10 @@ from linattn_runtime_checks.contract.token_axes import another_from, until
 
 def _run(context: Context) -> list[Problem] | None:
     session, artifact, reference = context.session, context.artifact, context.reference
-    several = [case for case in plain(artifact, reference) if case.sequence > 1]
+    case = with_tokens(artifact, reference)
     along = [spec for spec in artifact.outputs if "sequence" in spec.axes]
-    if not several or not along:
+    if case is None or not along:
         return None
-    case = closest(several)
     inputs = reference.inputs(case)
     expected = promised(session, artifact, inputs)
     # The last, the second, and one in between: at the ends of a block is where masks go wrong.

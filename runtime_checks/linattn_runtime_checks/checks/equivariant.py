@@ -3,7 +3,7 @@
 import numpy as np
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
-from linattn_runtime_checks.checks.inputs import closest, plain
+from linattn_runtime_checks.checks.inputs import with_tokens
 from linattn_runtime_checks.checks.outputs import apart, promised
 from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.token_axes import reordered
@@ -11,10 +11,9 @@ from linattn_runtime_checks.contract.token_axes import reordered
 
 def _run(context: Context) -> list[Problem] | None:
     session, artifact, reference = context.session, context.artifact, context.reference
-    several = [case for case in plain(artifact, reference) if case.sequence > 1]
-    if not several or not all("sequence" in spec.axes for spec in artifact.outputs):
+    case = with_tokens(artifact, reference)
+    if case is None or not all("sequence" in spec.axes for spec in artifact.outputs):
         return None
-    case = closest(several)
     inputs = reference.inputs(case)
     order = np.random.default_rng(case.sequence).permutation(case.sequence)
     expected = promised(session, artifact, inputs)

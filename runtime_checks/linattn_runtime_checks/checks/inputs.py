@@ -25,6 +25,12 @@ def plain(artifact: Artifact, reference: Reference) -> list[Case]:
     return [case for case in usual(artifact, reference) if case.family == "normal"]
 
 
+def with_tokens(artifact: Artifact, reference: Reference) -> Case | None:
+    """A plain case of more than one token, of a usual size; None if there is none."""
+    several = [case for case in plain(artifact, reference) if case.sequence > 1]
+    return closest(several) if several else None
+
+
 def closest(cases: Sequence[Case]) -> Case:
     """The case nearest to a usual size: neither trivial nor long."""
     return min(cases, key=lambda case: (abs(case.batch * case.sequence - _USUAL_TOKENS), case.name))

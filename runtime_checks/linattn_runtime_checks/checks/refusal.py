@@ -2,9 +2,7 @@
 
 from linattn_runtime_checks.checks.base import Check, Context, Problem
 from linattn_runtime_checks.contract.codes import Code
-from linattn_runtime_checks.contract.golden_pack import ReferenceIndex
-from linattn_runtime_checks.contract.manifest import Artifact
-from linattn_runtime_checks.runtimes.base import RunFailed, Runtime
+from linattn_runtime_checks.runtimes.base import RunFailed
 
 
 def _run(context: Context) -> list[Problem]:
@@ -33,16 +31,11 @@ def _run(context: Context) -> list[Problem]:
     return []
 
 
-def _applies(artifact: Artifact, runtime: Runtime, index: ReferenceIndex | None) -> bool:
-    low, high = artifact.axis("sequence").declared
-    return low == high and any("sequence" in spec.axes for spec in artifact.inputs)
-
-
 REFUSAL = Check(
     name="refusal",
     title="a fixed artifact refuses every other length",
     codes=(Code.LENGTH_NOT_REFUSED, Code.REFUSAL_UNVERIFIED),
-    applies=_applies,
+    applies=lambda artifact, runtime, index: artifact.refuses_lengths,
     run=_run,
     faults=("length-fitted",),
 )

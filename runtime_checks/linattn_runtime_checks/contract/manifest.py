@@ -175,6 +175,12 @@ class Artifact(StoredFile):
             raise ValueError(f"must be batch and sequence, got {', '.join(names) or 'none'}")
         return axes
 
+    @property
+    def refuses_lengths(self) -> bool:
+        """Whether it is fixed to one length of its inputs, and must refuse every other."""
+        low, high = self.axis("sequence").declared
+        return low == high and any("sequence" in spec.axes for spec in self.inputs)
+
     def axis(self, name: str) -> AxisRange:
         """The axis called ``name``."""
         return next(axis for axis in self.axes if axis.name == name)

@@ -117,11 +117,6 @@ class _AnyLength(Faulty):
         return self._session.run(fitted)
 
 
-def _must_refuse(artifact: Artifact) -> bool:
-    low, high = artifact.axis("sequence").declared
-    return low == high and any("sequence" in spec.axes for spec in artifact.inputs)
-
-
 class _Crash(Faulty):
     """The native code aborts."""
 
@@ -191,7 +186,8 @@ SESSION_FAULTS: dict[str, SessionFault] = {
     for name, title, wrap, fits in (
         ("future-leaks", "0.001 of the last token in the first output", FutureLeaks,
          sees_the_past_only),
-        ("length-fitted", "another length cut until it fits", _AnyLength, _must_refuse),
+        ("length-fitted", "another length cut until it fits", _AnyLength,
+         lambda artifact: artifact.refuses_lengths),
         ("state-forgotten", "every run starts afresh", StateForgotten, has_states),
         ("state-kept", "the state that comes out is what went in", StateKept, has_states),
         ("state-fades", "0.001 of the state lost in every run", StateFades, has_states),
