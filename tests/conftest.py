@@ -1,19 +1,24 @@
 """What several test files share: the commands, and one small folder that a build wrote."""
 
+import fcntl
 import hashlib
 import importlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import warm_children
 from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode
+from linattn_runtime_checks.processes import pool
+from linattn_runtime_checks.processes.child import Child
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,6 +27,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_children() -> Iterator[None]:
+    """See :mod:`warm_children`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "Child", warm_children.WarmChild)
+        yield
+    warm_children.end_all()
+
+
+@pytest.fixture
+def cold_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children that start and end with each build, as users have them."""
+    monkeypatch.setattr(pool, "Child", Child)
 
 
 Outcome = subprocess.CompletedProcess[str]
@@ -52,12 +72,37 @@ def call_cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     return call
 
 
+BuildOnce = Callable[..., Path]
+
+
 @pytest.fixture(scope="session")
-def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build_once(tmp_path_factory: pytest.TempPathFactory) -> BuildOnce:
+    """Builds what a request asks for once in a run, whichever worker needs it first.
+
+    The folder that it returns passed, and is for reading: other tests have the same.
+    """
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def once(request: BuildRequest, **under: object) -> Path:
+        """``under``: what else the folder depends on, such as constants that a test replaced."""
+        key = hashlib.sha256(repr((request, sorted(under.items()))).encode()).hexdigest()[:16]
+        place = base / f"built-{key}"
+        with open(place.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (passed := place.with_suffix(".passed")).exists():
+                report = build(replace(request, output=place, latency=False, quiet=True))
+                assert report.exit_code is ExitCode.PASS, report.findings
+                passed.touch()
+        return place
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def small_folder(build_once: BuildOnce) -> Path:
     """What a build of two methods wrote, all formats; read it, do not change it."""
-    folder = tmp_path_factory.mktemp("small") / "artifacts"
     request = BuildRequest(
-        output=folder,
         methods=("elu", "linformer"),
         lengths=(16,),
         dynamic="1:64",
@@ -65,11 +110,8 @@ def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         d_model=32,
         heads=2,
         options={"linformer": {"rank": 8, "max_length": 64}},
-        latency=False,
-        quiet=True,
     )
-    assert build(request).exit_code is ExitCode.PASS
-    return folder
+    return build_once(request)
 
 
 @pytest.fixture
@@ -89,19 +131,19 @@ def snapshot(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """See :func:`golden_runs.build_masked`; read it, do not change it."""
-    from golden_runs import build_masked
+def masked_folder(build_once: BuildOnce) -> Path:
+    """See :func:`golden_runs.masked`; read it, do not change it."""
+    from golden_runs import masked
 
-    return build_masked(tmp_path_factory.mktemp("masked") / "artifacts")
+    return build_once(masked())
 
 
 @pytest.fixture(scope="session")
-def langid_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """See :func:`golden_runs.build_langid`; for slow tests, which must not change it."""
-    from golden_runs import build_langid
+def langid_folder(build_once: BuildOnce) -> Path:
+    """See :data:`golden_runs.LANGID_REQUEST`; for slow tests, which must not change it."""
+    from golden_runs import LANGID_REQUEST
 
-    return build_langid(tmp_path_factory.mktemp("langid") / "artifacts")
+    return build_once(LANGID_REQUEST)
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
-from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import Case, Reference, Tensors
 from linattn_runtime_checks.contract.verdict import Comparison, compare
 
@@ -18,10 +16,9 @@ PACK = "layer/elu/reference.safetensors"
 LONGEST, MOST = 64, 4  # tokens and sequences that were verified
 
 
-def build_masked(folder: Path, form: str = "onnx") -> Path:
-    """A tiny layer with a mask, in one format, into ``folder``."""
-    request = BuildRequest(
-        output=folder,
+def masked(form: str = "onnx") -> BuildRequest:
+    """A tiny layer with a mask, in one format."""
+    return BuildRequest(
         methods=("elu",),
         formats=(form,),
         lengths=(),
@@ -30,33 +27,21 @@ def build_masked(folder: Path, form: str = "onnx") -> Path:
         mask=True,
         d_model=16,
         heads=2,
-        latency=False,
-        quiet=True,
     )
-    assert build(request).exit_code is ExitCode.PASS
-    return folder
 
 
 LANGID = "langid/elu/onnx/dynamic"
 LANGID_PACK = "langid/elu/reference.safetensors"
 LANGID_LONGEST = 128  # bytes that were verified
-
-
-def build_langid(folder: Path) -> Path:
-    """The trained model that tells languages, as ONNX, into ``folder``."""
-    request = BuildRequest(
-        output=folder,
-        models=("langid",),
-        methods=("elu",),
-        formats=("onnx",),
-        lengths=(),
-        dynamic=f"1:{LANGID_LONGEST}",
-        batch="1:4",
-        latency=False,
-        quiet=True,
-    )
-    assert build(request).exit_code is ExitCode.PASS
-    return folder
+LANGID_REQUEST = BuildRequest(
+    models=("langid",),
+    methods=("elu",),
+    formats=("onnx",),
+    lengths=(),
+    dynamic=f"1:{LANGID_LONGEST}",
+    batch="1:4",
+)
+"""The trained model that tells languages, as ONNX."""
 
 
 def judge(pack: Reference, case: Case, outputs: Tensors) -> Comparison:

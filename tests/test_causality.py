@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import BuildOnce
 from linattn import LAYERS, METHODS, record_of
-from linattn_export.build.pipeline import build
 from linattn_export.formats.base import Job
 from linattn_export.options.request import BuildRequest
 from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.contract.codes import Code
-from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.contract.manifest import TensorSpec, read
 from linattn_runtime_checks.contract.token_axes import another_from
 from linattn_runtime_checks.runtimes import RUNTIMES
@@ -27,10 +27,8 @@ CAUSAL = [name for name, record in METHODS.items() if record.capabilities.causal
 
 
 @pytest.fixture(scope="module")
-def causal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("causal") / "out"
+def causal_folder(build_once: BuildOnce) -> Path:
     request = BuildRequest(
-        output=folder,
         methods=("causal_elu", "retention"),
         formats=("onnx", "torchscript", "pt2"),
         lengths=(80,),
@@ -40,11 +38,8 @@ def causal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         d_model=24,
         heads=2,
         entries=("forward",),
-        latency=False,
-        quiet=True,
     )
-    assert build(request).exit_code is ExitCode.PASS
-    return folder
+    return build_once(request)
 
 
 def test_causal_methods_say_so(causal_folder: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import tools
+from conftest import BuildOnce
 from folders import edit, entry, flip, only, restamp
-from golden_runs import EXAMPLES, PACK, SCRIPT, build_masked, judge
+from golden_runs import EXAMPLES, PACK, SCRIPT, judge, masked
 from linattn_runtime_checks.contract.golden_pack import open_reference
 from linattn_runtime_checks.contract.manifest import FILE_NAME
 
@@ -47,8 +48,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_masked(tmp_path_factory.mktemp("scripted") / "artifacts", "torchscript")
+def scripted(build_once: BuildOnce) -> Path:
+    return build_once(masked("torchscript"))
 
 
 @pytest.fixture

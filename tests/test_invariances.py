@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from checking import performed
-from linattn_export.build.pipeline import build
+from conftest import BuildOnce
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.codes import Code
-from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import open_reference
 from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.results.report import CaseResult
@@ -25,10 +24,8 @@ Change = Callable[[Tensors, Callable[[Tensors], Tensors]], Tensors]
 
 
 @pytest.fixture(scope="module")
-def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("masked") / "out"
+def masked_folder(build_once: BuildOnce) -> Path:
     request = BuildRequest(
-        output=folder,
         methods=("softmax", "elu", "linformer"),
         models=("attention",),
         formats=("onnx", "torchscript"),
@@ -39,11 +36,8 @@ def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         d_model=24,
         heads=2,
         options={"linformer": {"rank": 4, "max_length": 64}},
-        latency=False,
-        quiet=True,
     )
-    assert build(request).exit_code is ExitCode.PASS
-    return folder
+    return build_once(request)
 
 
 _RUNS = itertools.count()

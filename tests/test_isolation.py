@@ -18,6 +18,8 @@ from linattn_runtime_checks.processes.pool import judged_in, run_jobs
 from linattn_runtime_checks.processes.requests import Answer, Request
 from processes import children_of, is_ours
 
+pytestmark = pytest.mark.usefixtures("cold_children")
+
 
 @pytest.mark.parametrize(
     ("fault", "limits", "code", "says"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from conftest import CallCli
+from conftest import BuildOnce, CallCli
 from linattn import METHODS, MultiHeadAttention, pieces
 from linattn.pieces import HeadsInTurn, heads_at_once, in_pieces, with_heads_in_turn
 from linattn_export.build import estimate
@@ -21,7 +21,7 @@ from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.checks.parity import run_cases
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.codes import Code
-from linattn_runtime_checks.contract.errors import ExitCode, UsageError
+from linattn_runtime_checks.contract.errors import UsageError
 from linattn_runtime_checks.contract.golden_pack import Case, open_reference
 from linattn_runtime_checks.contract.verdict import error_of
 from linattn_runtime_checks.latency.turns import TurnTaker
@@ -117,14 +117,12 @@ def test_only_long_quadratic_attention_takes_its_heads_in_turn() -> None:
 
 
 @pytest.fixture(scope="module")
-def long_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_folder(build_once: BuildOnce) -> Path:
     """A folder whose cases above 64 tokens are stored in part, dynamic and of one long length."""
-    folder = tmp_path_factory.mktemp("long") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_cases, "WHOLE_TOKENS", 64)
         patch.setattr(long_cases, "_ENDS", 8)
         request = BuildRequest(
-            output=folder,
             methods=("elu", "causal_elu"),
             formats=("onnx",),
             entries=("forward",),
@@ -133,11 +131,8 @@ def long_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             batch="1:2",
             d_model=8,
             heads=2,
-            latency=False,
-            quiet=True,
         )
-        assert build(request).exit_code is ExitCode.PASS
-    return folder
+        return build_once(request, whole_tokens=64, ends=8)
 
 
 def long_case(folder: Path, sequence: int) -> Case:

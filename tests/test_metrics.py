@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from checking import performed
-from conftest import CallCli
+from conftest import BuildOnce, CallCli
 from folders import CHECK, QUICK, Document, codes, edit, entry, report_of, restamp
-from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.checks.held_out import fallen, metric_of
 from linattn_runtime_checks.contract import manifest
@@ -96,15 +95,12 @@ def test_an_unknown_metric_says_what_is_known() -> None:
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("digits") / "out"
+def digits(build_once: BuildOnce) -> Path:
     request = BuildRequest(
-        output=folder, models=("digits",), methods=("elu",), formats=("onnx",), lengths=(),
-        dynamic="61:64", batch="1:4", latency=False, quiet=True,
+        models=("digits",), methods=("elu",), formats=("onnx",), lengths=(),
+        dynamic="61:64", batch="1:4",
     )  # fmt: skip
-    report = build(request)
-    assert report.exit_code is ExitCode.PASS, report.model_dump_json(indent=1)
-    return folder
+    return build_once(request)
 
 
 @pytest.fixture

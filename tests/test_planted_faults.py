@@ -38,6 +38,7 @@ def report_of(tmp_path: Path, method: str, *, mask: bool = False, dynamic: str =
             d_model=32,
             heads=2,
             latency=False,
+            shrink=False,
             quiet=True,
         )
     )

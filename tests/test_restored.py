@@ -188,15 +188,16 @@ print(export_module(net, spec, {out!r}, **options).verdict)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "format"),
     [
         ("onnxscript.ir", "onnx"),
-        pytest.param("torch._dynamo.variables", "pt2", marks=pytest.mark.slow),
-        pytest.param("onnx.checker", "onnx", marks=pytest.mark.slow),
-        pytest.param("onnxscript.onnx_opset", "onnx", marks=pytest.mark.slow),
-        pytest.param("matplotlib.colors", "onnx", marks=pytest.mark.slow),
-        pytest.param("torch._functorch.partitioners", "pt2", marks=pytest.mark.slow),
+        ("torch._dynamo.variables", "pt2"),
+        ("onnx.checker", "onnx"),
+        ("onnxscript.onnx_opset", "onnx"),
+        ("matplotlib.colors", "onnx"),
+        ("torch._functorch.partitioners", "pt2"),
     ],
 )
 def test_an_import_that_is_interrupted_does_not_break_the_next_export(

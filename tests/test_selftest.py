@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from conftest import CallCli
+from conftest import BuildOnce, CallCli
 from folders import CHECK, DYNAMIC, alter, change_weight, edit
-from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.contract import verdict
@@ -26,11 +25,9 @@ OF_STREAMS = {"future-leaks", "state-forgotten", "state-kept", "state-fades"}
 
 
 @pytest.fixture(scope="module")
-def masked_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def masked_layers(build_once: BuildOnce) -> Path:
     """Every kind of place that a fault needs: softmax, normaliser, E and F, masks, fixed, fp32."""
-    folder = tmp_path_factory.mktemp("masked") / "out"
     request = BuildRequest(
-        output=folder,
         methods=("softmax", "relu", "linformer"),
         formats=("onnx",),
         lengths=(16,),
@@ -40,11 +37,8 @@ def masked_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         d_model=24,
         heads=2,
         options={"linformer": {"rank": 4, "max_length": 64}},
-        latency=False,
-        quiet=True,
     )
-    assert build(request).exit_code is ExitCode.PASS
-    return folder
+    return build_once(request)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from checking import performed
-from conftest import CallCli
+from conftest import BuildOnce, CallCli
 from folders import CHECK
 from linattn_export.build.pipeline import build
 from linattn_export.inspection import describe
@@ -53,14 +53,14 @@ each_stream = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(REQUEST, tmp_path_factory.mktemp("streaming") / "out")
+def quick(build_once: BuildOnce) -> Path:
+    return build_once(REQUEST)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(build_once: BuildOnce) -> Path:
     every = replace(REQUEST, entries=(), formats=(), onnx_forms=("portable", "ms", "std27"))
-    return built(every, tmp_path_factory.mktemp("streaming") / "out")
+    return build_once(every)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What a run depends on: versions, processor, cores. Nothing that names the machine."""
 
+import functools
 import os
 import platform
 from importlib import metadata
@@ -17,6 +18,7 @@ _PACKAGES = (
 )
 
 
+@functools.cache  # it does not change while a process runs, and a report asks for many
 def version(package: str) -> str | None:
     """The installed version of a distribution, None if it is not installed."""
     try:

@@ -1,6 +1,7 @@
 """The page as a whole."""
 
 import base64
+import functools
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,7 @@ def render_html(report: Report, manifest: Manifest | None) -> str:
     )
 
 
+@functools.cache  # it keeps the templates that it has compiled
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
