@@ -64,6 +64,7 @@ def test_what_still_waits_when_the_block_is_left_is_not_judged(
     assert not seen.acquire(blocking=False)
 
 
+@pytest.mark.usefixtures("cold_children")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads the process table of Linux")
 def test_a_build_that_fails_half_way_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
