@@ -28,6 +28,7 @@ from linattn import METHODS
 from linattn_runtime_checks.blame.nodes import first_departing_node
 from linattn_runtime_checks.contract.errors import ExportError
 from linattn_runtime_checks.runtimes.base import RunFailed
+from siblings import siblings
 
 FAULTS: list[tuple[str, str, bool, Plant]] = [
     ("softmax", "layer", False, scaled_query(1.001)),
@@ -61,7 +62,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("blame")
 
 
-@pytest.mark.parametrize(("method", "model", "mask", "plant"), FAULTS, ids=NAMES)
+CASES = [pytest.param(*fault, id=name) for fault, name in zip(FAULTS, NAMES, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "mask", "plant"), siblings(CASES[::2] + CASES[1::2], 11)
+)
 def test_the_faulty_node_is_named(
     method: str, model: str, mask: bool, plant: Plant, folder: Path, tmp_path: Path
 ) -> None:

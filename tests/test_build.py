@@ -21,6 +21,7 @@ from linattn_models import MODELS
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.results.report import Report
+from siblings import siblings
 
 ONE_MACHINE = (b"/home/", b"/root/", b"/tmp/", b"site-packages", b"Traceback", b'.py", line')
 
@@ -146,8 +147,8 @@ def test_two_processes_give_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_other_seeds_give_other_weights(tmp_path: Path) -> None:
-    first, _ = small(tmp_path / "a", check=False)
-    second, _ = small(tmp_path / "b", check=False, seed=1)
+    first, _ = small(tmp_path / "a", check=False, lengths=())
+    second, _ = small(tmp_path / "b", check=False, lengths=(), seed=1)
     name = "layer/elu/onnx/dynamic/model.onnx"
     assert (first / name).read_bytes() != (second / name).read_bytes()
 
@@ -185,10 +186,11 @@ def test_the_bare_method_as_a_model(mask: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["elu", *(pytest.param(m, marks=pytest.mark.slow) for m in ("efficient", "taylor"))]
+    ("method", "formats"),
+    siblings([("elu", ("onnx",)), ("efficient", ()), ("taylor", ()), ("elu", ())]),
 )
-def test_half_precision(method: str, tmp_path: Path) -> None:
-    folder, report = small(tmp_path, methods=(method,), formats=(), dtype="fp16")
+def test_half_precision(method: str, formats: tuple[str, ...], tmp_path: Path) -> None:
+    folder, report = small(tmp_path, methods=(method,), formats=formats, dtype="fp16")
     assert report.exit_code is ExitCode.PASS, report.model_dump_json(indent=1)
     (value,) = session(folder, f"layer/{method}/onnx/dynamic-fp16").get_inputs()
     assert value.type == "tensor(float16)"
@@ -229,7 +231,7 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
     layer = MultiHeadAttention(16, 2, method="elu").eval()
     path = tmp_path / "weights.safetensors"
     save_file(layer.state_dict(), path)
-    folder, _ = small(tmp_path, weights=path)
+    folder, _ = small(tmp_path, weights=path, lengths=())
     hidden = torch.randn(2, 9, 16)
     (output,) = session(folder, "layer/elu/onnx/dynamic").run(
         ["output"], {"hidden_states": hidden.numpy()}
@@ -249,10 +251,11 @@ def test_unchecked_is_unverified_and_says_so_in_the_file(tmp_path: Path) -> None
 
 
 def test_a_build_replaces_the_folder_it_wrote_before(tmp_path: Path) -> None:
-    folder, _ = small(tmp_path, check=False, lengths=(8,))
-    small(tmp_path, check=False, lengths=(12,))
-    assert (folder / "layer/elu/onnx/n12").is_dir()
-    assert not (folder / "layer/elu/onnx/n8").exists()
+    few = {"check": False, "formats": ("torchscript",), "dynamic": ""}
+    folder, _ = small(tmp_path, lengths=(8,), **few)
+    small(tmp_path, lengths=(12,), **few)
+    assert (folder / "layer/elu/torchscript/n12").is_dir()
+    assert not (folder / "layer/elu/torchscript/n8").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -274,7 +277,7 @@ def test_the_command_in_the_manifest_has_no_path(small_folder: Path) -> None:
 def test_the_users_state_of_torch_is_left_as_it_was(tmp_path: Path) -> None:
     before = torch.is_grad_enabled(), torch.get_default_dtype()
     numbers = torch.random.get_rng_state()
-    small(tmp_path, check=False)
+    small(tmp_path, check=False, lengths=())
     assert (torch.is_grad_enabled(), torch.get_default_dtype()) == before
     assert torch.equal(torch.random.get_rng_state(), numbers)
 

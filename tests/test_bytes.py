@@ -210,15 +210,14 @@ def test_scripted_is_eager(name: str) -> None:
     torch.manual_seed(0)
     model = ByteModel(name).eval()
     assert MODEL.streaming is not None
+    entry = torch.jit.script(MODEL.entry(model, False, 0))
+    prefill = MODEL.streaming.prefill(model, False, 0)
+    scripted = torch.jit.script(prefill)
     for length in (1, 70):
         tokens = torch.randint(256, (2, length))
-        entry = torch.jit.script(MODEL.entry(model, False, 0))
         assert torch.allclose(entry(tokens), model(tokens), atol=1e-5)
-        prefill = MODEL.streaming.prefill(model, False, 0)
         expected = prefill(tokens, *zeros(model, 2))
-        for one, other in zip(
-            torch.jit.script(prefill)(tokens, *zeros(model, 2)), expected, strict=True
-        ):
+        for one, other in zip(scripted(tokens, *zeros(model, 2)), expected, strict=True):
             assert torch.allclose(one, other, atol=1e-5)
 
 

@@ -17,6 +17,7 @@ from linattn_export.formats.decomposition import as_traced, needs_none, promotes
 from linattn_export.formats.onnx_graph import FORMAT, _registry
 from linattn_export.options.request import BuildRequest
 from linattn_export.subjects.making import make_subjects
+from siblings import siblings
 
 
 class Function(nn.Module):
@@ -53,7 +54,7 @@ def shape_of(path: Path) -> list[object]:
 
 @pytest.mark.parametrize(
     ("method", "mask", "dtype"),
-    [("elu", True, "fp32"), ("linformer", False, "fp16"), ("efficient", True, "fp16")],
+    siblings([("elu", True, "fp32"), ("linformer", False, "fp16"), ("efficient", True, "fp16")]),
 )
 def test_the_graph_is_the_one_of_torchs_own_way(
     method: str, mask: bool, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,7 @@ from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import open_reference
 from linattn_runtime_checks.results.report import Report
+from siblings import siblings
 
 Function = Callable[[Tensor, float], Tensor]
 SIZES = {"batch": 2, "sequence": 9}
@@ -218,7 +219,7 @@ def exported(module: nn.Module, folder: Path) -> Report:
     )
 
 
-@pytest.mark.parametrize("function", [relu_attention, far_away])
+@pytest.mark.parametrize("function", siblings([relu_attention, far_away]))
 def test_a_file_without_the_epsilon_is_rejected(function: Function, tmp_path: Path) -> None:
     report = exported(Net(function, 1e-6, planted=0.0), tmp_path / "out")
     assert report.exit_code is ExitCode.PARITY

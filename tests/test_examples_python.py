@@ -12,6 +12,7 @@ from folders import edit, entry, flip
 from golden_runs import ARTIFACT, EXAMPLES, LONGEST, MOST, PACK, judge
 from linattn_runtime_checks.contract.golden_pack import Tensors, open_reference
 from linattn_runtime_checks.contract.manifest import FILE_NAME
+from siblings import siblings
 
 EXAMPLE = EXAMPLES / "run_onnx.py"
 MISSING = ("torch", "linattn", "linattn_models", "linattn_export", "linattn_runtime_checks")
@@ -36,7 +37,9 @@ def inputs(batch: int = 2, sequence: int = 8) -> Tensors:
     }
 
 
-@pytest.mark.parametrize("name", ["normal-b2-n64", "right-padding-b3-n37", "all-masked-b3-n37"])
+@pytest.mark.parametrize(
+    "name", siblings(["right-padding-b3-n37", "normal-b2-n64", "all-masked-b3-n37"])
+)
 def test_the_outputs_are_those_of_the_golden_pack(
     masked_folder: Path, tmp_path: Path, name: str
 ) -> None:

@@ -17,6 +17,7 @@ from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS
 from linattn_runtime_checks.results.report import CaseResult
+from siblings import siblings
 
 
 def planted(folder: Path, name: str) -> Callable[[onnx.ModelProto], None]:
@@ -94,7 +95,7 @@ class BranchOnLength(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "wrong_side"), [(ChunkLoop, "longer"), (BranchOnLength, "none")]
+    ("module", "wrong_side"), siblings([(ChunkLoop, "longer"), (BranchOnLength, "none")])
 )
 def test_a_traced_loop_over_chunks(
     module: type[nn.Module], wrong_side: str, folder_copy: Path, call_cli: CallCli

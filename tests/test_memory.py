@@ -126,7 +126,7 @@ def long_folder(build_once: BuildOnce) -> Path:
             methods=("elu", "causal_elu"),
             formats=("onnx",),
             entries=("forward",),
-            lengths=(300,),
+            lengths=(130,),
             dynamic="1:512",
             batch="1:2",
             d_model=8,

@@ -25,6 +25,7 @@ from method_cases import (
     modules,
     random_mask,
 )
+from siblings import siblings
 
 
 class LargestTensor(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -96,9 +97,19 @@ def test_gradcheck(record: Method, masking: str) -> None:
 
 
 @methods()
-@pytest.mark.parametrize("n", [4096, 70_000], ids=lambda n: f"N={n}")
+@pytest.mark.parametrize(
+    ("n", "masking"),
+    siblings(
+        [
+            (4096, "no mask"),
+            (70_000, "right padding"),
+            (4096, "right padding"),
+            (70_000, "no mask"),
+        ],
+        quick=2,
+    ),
+)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("masking", ["no mask", "right padding"])
 def test_sums_may_leave_the_range_of_half_precision(
     record: Method, n: int, dtype: torch.dtype, masking: str
 ) -> None:

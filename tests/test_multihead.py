@@ -158,19 +158,15 @@ def test_scripted_equals_eager(name: str, masked: bool) -> None:
         assert_close(scripted(x, mask), layer(x, mask), rtol=1e-12, atol=1e-12)
 
 
-# A scan over chunks takes torch.export five seconds; without a mask it is the same but for it.
+# A scan over chunks takes torch.export five seconds.
 @pytest.mark.parametrize(
-    ("name", "masked"),
+    "name",
     [
-        pytest.param(
-            name,
-            masked,
-            marks=pytest.mark.slow if record.capabilities.causal and not masked else (),
-        )
+        pytest.param(name, marks=pytest.mark.slow if record.capabilities.causal else ())
         for name, record in METHODS.items()
-        for masked in (True, False)
     ],
 )
+@each_masking
 def test_exported_program_takes_any_batch_and_length(name: str, masked: bool) -> None:
     layer = build(name).double().eval()
     longest = None if METHODS[name].capabilities.any_length else N_MAX

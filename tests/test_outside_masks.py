@@ -17,6 +17,7 @@ from linattn_runtime_checks.contract.errors import ExitCode, UsageError
 from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.report.tables import artifact_table
 from linattn_runtime_checks.results.report import Report
+from siblings import siblings
 
 X: dict[str, Any] = {"x": {"shape": ["batch", "sequence", 8]}}
 MASK: dict[str, Any] = {"kind": "mask", "shape": ["batch", "sequence"]}
@@ -98,7 +99,7 @@ class BranchOnLength(nn.Module):
         return mean_of(x, torch.ones_like(attention_mask))
 
 
-@pytest.mark.parametrize("kind", [BranchOnBatch, BranchOnLength])
+@pytest.mark.parametrize("kind", siblings([BranchOnBatch, BranchOnLength]))
 def test_a_branch_that_drops_the_mask_at_size_one_is_no_export(
     kind: type[nn.Module], tmp_path: Path
 ) -> None:
@@ -109,7 +110,7 @@ def test_a_branch_that_drops_the_mask_at_size_one_is_no_export(
 
 @pytest.mark.parametrize(
     "kind",
-    [MaskDroppedAlone, FirstMaskForAll, CountOverBatch, AddedAlone],
+    siblings([MaskDroppedAlone, FirstMaskForAll, CountOverBatch, AddedAlone]),
     ids=lambda k: k.__name__,
 )
 def test_what_is_special_about_one_sequence_alone_is_seen(
@@ -160,17 +161,20 @@ class LastByNumber(nn.Module):
 
 @pytest.mark.parametrize(
     ("kind", "padding", "right"),
-    [
-        (UnmaskedDecay, "any", False),
-        (UnmaskedDecay, "right", True),
-        (UnmaskedDecay, "left", True),
-        (HolesCount, "any", False),
-        (HolesCount, "left", True),
-        (UnmaskedShift, "left", False),
-        (UnmaskedShift, "right", True),
-        (LastByNumber, "left", False),
-        (LastByNumber, "right", True),
-    ],
+    siblings(
+        [
+            (HolesCount, "any", False),
+            (HolesCount, "left", True),
+            (UnmaskedDecay, "any", False),
+            (UnmaskedDecay, "right", True),
+            (UnmaskedDecay, "left", True),
+            (UnmaskedShift, "left", False),
+            (UnmaskedShift, "right", True),
+            (LastByNumber, "left", False),
+            (LastByNumber, "right", True),
+        ],
+        quick=2,
+    ),
 )
 def test_only_the_padding_that_is_declared_is_promised(
     kind: type[nn.Module], padding: str, right: bool, tmp_path: Path
@@ -221,7 +225,7 @@ class Selected(nn.Module):
         return scores.softmax(-1) @ x
 
 
-@pytest.mark.parametrize("kind", [Mha, Sdpa])
+@pytest.mark.parametrize("kind", siblings([Sdpa, Mha]))
 def test_nan_of_the_module_itself_is_no_fault_of_the_file(
     kind: type[nn.Module], tmp_path: Path
 ) -> None:
@@ -238,12 +242,15 @@ def test_nan_of_the_module_itself_is_no_fault_of_the_file(
 
 @pytest.mark.parametrize(
     ("kind", "promised", "failed", "note"),
-    [
-        (Filled, False, set(), {Code.NAN_PADDING}),
-        (Filled, True, {Code.PADDING_LEAKS}, set()),
-        (Selected, False, set(), set()),
-        (Selected, True, set(), set()),
-    ],
+    siblings(
+        [
+            (Filled, False, set(), {Code.NAN_PADDING}),
+            (Filled, True, {Code.PADDING_LEAKS}, set()),
+            (Selected, False, set(), set()),
+            (Selected, True, set(), set()),
+        ],
+        quick=2,
+    ),
 )
 def test_nan_in_padded_positions_is_a_note_unless_it_is_promised_away(
     kind: type[nn.Module], promised: bool, failed: set[Code], note: set[Code], tmp_path: Path
@@ -294,7 +301,7 @@ class Places(nn.Module):
         return x * 2, (places.unsqueeze(0) - places.unsqueeze(1)).abs() + 1
 
 
-@pytest.mark.parametrize("kind", [Scalar, Pairs, PairsOfTokens, Places])
+@pytest.mark.parametrize("kind", siblings([Scalar, Pairs, PairsOfTokens, Places]))
 def test_outputs_without_a_batch_or_with_two(kind: type[nn.Module], tmp_path: Path) -> None:
     report, _ = exported(kind(), tmp_path)
     assert failing(report) == set()
@@ -322,7 +329,7 @@ class BatchStatistics(nn.Module):
         return found.mT
 
 
-@pytest.mark.parametrize("kind", [Standardised, BatchSoftmax, BatchStatistics])
+@pytest.mark.parametrize("kind", siblings([Standardised, BatchSoftmax, BatchStatistics]))
 def test_statistics_over_the_batch_are_said_once_and_blame_nobody(
     kind: type[nn.Module], tmp_path: Path
 ) -> None:
@@ -341,7 +348,7 @@ class RootNear(nn.Module):
         return torch.sqrt(1 + 0.05 * x.sum(-1, keepdim=True))
 
 
-@pytest.mark.parametrize("kind", [LogNear, RootNear])
+@pytest.mark.parametrize("kind", siblings([LogNear, RootNear]))
 def test_hostile_inputs_outside_of_the_domain_are_a_note_unless_finite_is_promised(
     kind: type[nn.Module], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_export.subjects.subject import Subject
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from siblings import siblings
 
 INPUT, HIDDEN = 5, 6
 
@@ -84,7 +85,7 @@ def axes_of(options: dict[str, Any]) -> list[Any]:
     )
 
 
-@pytest.mark.parametrize(("kind", "options"), CASES)
+@pytest.mark.parametrize(("kind", "options"), siblings(CASES, quick=7))
 def test_a_layer_is_one_node_of_any_length(
     kind: type[nn.RNNBase], options: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from linattn_export.own.spec import read_spec
 from linattn_export.own.subject import make_subject
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 from linattn_runtime_checks.contract.manifest import read
+from siblings import siblings
 
 SPEC: dict[str, Any] = {
     "inputs": {"x": {"shape": ["batch", "sequence", 8]}},
@@ -114,7 +115,12 @@ def test_a_loop_becomes_a_loop(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(
     ("module", "operator", "line"),
-    [(Mapped(), "map_impl", "map_(cumulative"), (Flexible(), "flex_attention", "flex_attention(q")],
+    siblings(
+        [
+            (Mapped(), "map_impl", "map_(cumulative"),
+            (Flexible(), "flex_attention", "flex_attention(q"),
+        ]
+    ),
 )
 def test_what_onnx_does_not_have_is_named_with_its_line(
     module: nn.Module, operator: str, line: str, tmp_path: Path

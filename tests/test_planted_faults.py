@@ -20,6 +20,7 @@ from linattn_export.subjects.subject import Subject
 from linattn_models import MODELS
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 from linattn_runtime_checks.results.report import Report
+from siblings import siblings
 
 Forward = Callable[..., Tensor]
 
@@ -111,15 +112,18 @@ def nan_for_large_inputs(self: nn.Module, q: Tensor, k: Tensor, v: Tensor) -> Te
 
 @pytest.mark.parametrize(
     ("module", "method", "forward"),
-    [
-        (EluAttention, "elu", query_ignored),
-        (EluAttention, "elu", normaliser_dropped),
-        (EluAttention, "elu", normaliser_off_by_a_ten_thousandth),
-        (SoftmaxAttention, "softmax", scale_missing),
-        (SoftmaxAttention, "softmax", softmax_over_queries),
-        (TaylorAttention, "taylor", count_frozen),
-        (EluAttention, "elu", bfloat16_products),
-    ],
+    siblings(
+        [
+            (EluAttention, "elu", normaliser_off_by_a_ten_thousandth),
+            (SoftmaxAttention, "softmax", scale_missing),
+            (TaylorAttention, "taylor", count_frozen),
+            (EluAttention, "elu", query_ignored),
+            (EluAttention, "elu", normaliser_dropped),
+            (SoftmaxAttention, "softmax", softmax_over_queries),
+            (EluAttention, "elu", bfloat16_products),
+        ],
+        quick=3,
+    ),
     ids=lambda value: value.__name__ if callable(value) and not isinstance(value, type) else "",
 )
 def test_wrong_mathematics_is_a_parity_failure(
@@ -158,7 +162,7 @@ def mask_ignored(self: nn.Module, q: Tensor, k: Tensor, v: Tensor, m: Tensor) ->
     return elu(q, k, v) + 0.0 * m[:, None, :, None].to(q.dtype)
 
 
-@pytest.mark.parametrize("forward", [mask_on_values_only, mask_off_by_one, mask_ignored])
+@pytest.mark.parametrize("forward", siblings([mask_on_values_only, mask_off_by_one, mask_ignored]))
 def test_a_leaking_mask_is_a_parity_failure(
     forward: Forward, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

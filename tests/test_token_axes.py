@@ -21,6 +21,7 @@ from linattn_runtime_checks.contract import token_axes
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import repeated
 from linattn_runtime_checks.contract.manifest import TensorSpec
+from siblings import siblings
 
 AXES: list[tuple[str | int, ...]] = [
     ("batch", "sequence"), ("sequence", "batch", 2), ("batch", "sequence", "sequence"),
@@ -140,7 +141,7 @@ BIASED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("promise", ["permutation_equivariant", "causal"])
+@pytest.mark.parametrize("promise", siblings(["permutation_equivariant", "causal"]))
 def test_an_attention_bias_is_judged_like_any_other_input(promise: str, tmp_path: Path) -> None:
     report = export_module(
         Biased(causal=promise == "causal"),
