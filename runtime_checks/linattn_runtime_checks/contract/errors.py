@@ -65,6 +65,14 @@ def gravest(codes: Iterable[ExitCode]) -> ExitCode:
     return next((code for code in _GRAVEST_FIRST if code in seen), ExitCode.PASS)
 
 
+def foreign(words: str) -> str:
+    """The words of somebody else's error, as part of a message of ours.
+
+    Their backticks become quotes: what stands in backticks in a message of ours is a field.
+    """
+    return words.replace("`", "'")
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The message for an unknown name: what it was, what is known, what was probably meant."""
     names = list(known)
