@@ -137,7 +137,9 @@ def test_a_mount_point_is_refused_before_the_work(
     """Nobody can rename one."""
     monkeypatch.setattr(Path, "is_mount", lambda self: self == tmp_path / "volume")
     (tmp_path / "volume").mkdir()
-    with pytest.raises(UsageError, match=r"link is a mount point.* such as -o .*link/artifacts"):
+    with pytest.raises(
+        UsageError, match=r"link is a mount point.* such as `output='.*link/artifacts'`"
+    ):
         check_output(linked("volume", tmp_path / "link"))
 
 

@@ -60,14 +60,14 @@ def parsed(record: type[Record], values: dict[str, Any]) -> Record:
     found: dict[str, Any] = {}
     for name, (field, flag) in flags.items():
         value = values[name]
-        given = value not in (None, False)
+        given = _given(field, flag, values)
         if flag.off is not None and values[_off(name)]:
             if given and value:
                 raise UsageError(f"{flag.off.name} and `{name}` exclude each other; leave one out")
             found[name] = flag.off.value
-        if flag.without and given and values[flag.without] not in (None, False):
+        if flag.without and given and _given(*flags[flag.without], values):
             raise UsageError(flags[flag.without][1].clash.format(f"`{name}`"))
-        if given and value != []:
+        if given:
             found[name] = _value(field, flag, value)
     return record(**found)
 
@@ -106,8 +106,13 @@ def _parameter(name: str, option: Any, kind: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
 
 
+def _given(field: dataclasses.Field[Any], flag: Flag, values: dict[str, Any]) -> bool:
+    value = values[field.name]
+    return value is True if _is_switch(field, flag) else value not in (None, [])
+
+
 def _is_switch(field: dataclasses.Field[Any], flag: Flag) -> bool:
-    return isinstance(field.default, bool) and "/" not in flag.names[0]
+    return isinstance(field.default, bool)
 
 
 def _repeats(field: dataclasses.Field[Any]) -> bool:

@@ -60,7 +60,8 @@ def _write(job: Job, path: Path) -> Written:
         onnx.checker.check_model(str(path) if beside else loaded, full_check=True)
     except Exception as error:
         raise ExportError(
-            f"{job.subject.name} as onnx {job.variant.name}: the checker refuses it: {foreign(str(error))}"
+            f"{job.subject.name} as onnx {job.variant.name}: the checker refuses it: "
+            f"{foreign(str(error))}"
         ) from error
     _require(job, loaded)
     histogram = Counter(node.op_type for node in loaded.graph.node)

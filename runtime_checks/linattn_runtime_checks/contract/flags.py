@@ -35,8 +35,9 @@ class Off:
 class Flag:
     """What a command line knows of one field.
 
-    A field that is a bool and no pair such as ``--mask/--no-mask`` is a switch: given, it makes the
-    field the opposite of its default. A field that is a tuple or a dict may be given repeatedly.
+    A field that is True or False by default is a switch: given, it makes the field the opposite of
+    its default. A pair such as ``--mask/--no-mask`` is of a field that is None by default. A field
+    that is a tuple or a dict may be given repeatedly.
 
     Attributes:
         names: of the option, the one that is recorded first; none for an argument.
@@ -124,6 +125,8 @@ def as_flags(text: str, record: type) -> str:
             meant = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             return match.group()
+        if isinstance(meant, tuple) and "tuple[" not in str(field.type):
+            return match.group()  # a line of somebody's call, which ends in a comma
         switch = isinstance(meant, bool)
         words = _words(field, found, meant, told if switch else told.split("/")[0])
         return " ".join(words) or match.group()
