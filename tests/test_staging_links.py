@@ -115,7 +115,7 @@ def to_a_folder_of_others(here: Path) -> Path:
         (below_a_link_to_nothing, r"link is a symbolic link to gone, which does not exist"),
         (to_itself, "a symbolic link on the way leads to itself; remove the link"),
         (round_and_round, "a symbolic link on the way leads to itself"),
-        (to_a_file, "link is a file; give a folder with -o"),
+        (to_a_file, "link is a file; give a folder with `output`"),
         (to_a_folder_of_others, "link is not empty and holds no"),
     ],
 )

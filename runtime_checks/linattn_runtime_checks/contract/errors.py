@@ -4,6 +4,9 @@ LinattnError
 UsageError           2   a flag, name or file that cannot be used
 ExportError          3   an artifact that cannot be produced or loaded
 EnvironmentProblem   4   a runtime, provider, package or version that is missing
+
+Their messages name fields of a request in backticks; a command shows its flags instead
+(:mod:`linattn_runtime_checks.contract.flags`).
 """
 
 import difflib
