@@ -226,7 +226,7 @@ def test_what_it_refuses() -> None:
         ByteModel("elu")
     with pytest.raises(ModelError, match="no trained weights for method 'mamba2'"):
         weights_path("mamba2")
-    with pytest.raises(ModelError, match=r"fixed size \(d_model 96, 4 heads\).* --heads 8"):
+    with pytest.raises(ModelError, match=r"fixed size \(d_model 96, 4 heads\).* `heads=8`"):
         MODEL.build(ModelOptions(method="gated_delta", heads=8))
     with pytest.raises(ValueError, match=r"tokens must be \[batch, sequence\]"):
         ByteModel(WITHOUT_CONVOLUTION)(torch.zeros(3, dtype=torch.int64))

@@ -160,7 +160,7 @@ def test_scripted_is_eager(masked: bool) -> None:
 def test_what_it_refuses() -> None:
     with pytest.raises(ModelError, match="no trained weights for method 'gla'"):
         weights_path("gla")
-    with pytest.raises(ModelError, match=r"fixed size \(d_model 80, 4 heads\).* --heads 8"):
+    with pytest.raises(ModelError, match=r"fixed size \(d_model 80, 4 heads\).* `heads=8`"):
         MODEL.build(ModelOptions(method="elu", heads=8))
     model = LanguageModel("elu")
     with pytest.raises(ValueError, match=r"tokens must be \[batch, sequence\], got .*3"):

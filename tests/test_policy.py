@@ -53,9 +53,9 @@ def test_nothing_judged_at_all_fails_as_unverified() -> None:
 
 
 def test_names_that_mean_nothing_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"unknown --fail-on: 'party'.*did you mean 'parity'"):
+    with pytest.raises(UsageError, match=r"unknown `fail_on`: 'party'.*did you mean 'parity'"):
         parse_fail_on("party")
-    with pytest.raises(UsageError, match="--fail-on is empty; list some of: parity, export"):
+    with pytest.raises(UsageError, match="`fail_on` is empty; list some of: parity, export"):
         parse_fail_on(" , ")
     for code in set(CODES) - {Code.PASS}:
         assert parse_fail_on(str(code)).codes == {code}

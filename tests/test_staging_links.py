@@ -115,7 +115,7 @@ def to_a_folder_of_others(here: Path) -> Path:
         (below_a_link_to_nothing, r"link is a symbolic link to gone, which does not exist"),
         (to_itself, "a symbolic link on the way leads to itself; remove the link"),
         (round_and_round, "a symbolic link on the way leads to itself"),
-        (to_a_file, "link is a file; give a folder with -o"),
+        (to_a_file, "link is a file; give a folder with `output`"),
         (to_a_folder_of_others, "link is not empty and holds no"),
     ],
 )
@@ -137,7 +137,9 @@ def test_a_mount_point_is_refused_before_the_work(
     """Nobody can rename one."""
     monkeypatch.setattr(Path, "is_mount", lambda self: self == tmp_path / "volume")
     (tmp_path / "volume").mkdir()
-    with pytest.raises(UsageError, match=r"link is a mount point.* such as -o .*link/artifacts"):
+    with pytest.raises(
+        UsageError, match=r"link is a mount point.* such as `output='.*link/artifacts'`"
+    ):
         check_output(linked("volume", tmp_path / "link"))
 
 

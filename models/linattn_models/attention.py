@@ -31,7 +31,7 @@ class Attention(nn.Module):
         if options.method in LAYERS:
             raise ModelError(
                 f"method {options.method} makes its gates of hidden states, so it has no form of "
-                "query, key and value alone; use --model layer"
+                "query, key and value alone; use `models=['layer']`"
             )
         record = method(options.method)
         self.attention = record.module(

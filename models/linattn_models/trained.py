@@ -32,14 +32,14 @@ def weights_of(model: str, method: str) -> Path:
 
 def refuse_sizes(model: str, options: ModelOptions, d_model: int, heads: int) -> None:
     """Raise ModelError if the user asks for a size or for options of the method."""
-    for flag, value in {"--d-model": options.d_model, "--heads": options.heads}.items():
+    for name, value in {"d_model": options.d_model, "heads": options.heads}.items():
         if value is not None:
             raise ModelError(
                 f"{model} has trained weights of a fixed size (d_model {d_model}, {heads} heads); "
-                f"leave out {flag} {value}"
+                f"leave out `{name}={value}`"
             )
     if options.method_options:
         raise ModelError(
             f"{model} has trained weights and fixed options; leave out "
-            f"{', '.join(f'--option {options.method}.{name}' for name in options.method_options)}"
+            f"{', '.join(f'`options` {options.method}.{name}' for name in options.method_options)}"
         )

@@ -1,8 +1,6 @@
 """What ``linattn-check`` does with its options."""
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from linattn_runtime_checks.contract.errors import ExitCode, UsageError
@@ -12,6 +10,7 @@ from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from linattn_runtime_checks.judging.policy import FailOn, parse_fail_on
 from linattn_runtime_checks.judging.selftest import SelfTest
 from linattn_runtime_checks.judging.selftest import self_test as run_self_test
+from linattn_runtime_checks.options import Options
 from linattn_runtime_checks.processes.child import Limits
 from linattn_runtime_checks.report.html import render_html
 from linattn_runtime_checks.report.html.needs import require_packages
@@ -22,29 +21,6 @@ from linattn_runtime_checks.report.terminal import show
 from linattn_runtime_checks.results.report import Report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The command line, parsed; see ``linattn-check --help``."""
-
-    folder: Path
-    runtimes: tuple[str, ...]
-    latency: bool
-    live: bool
-    seed: int | None
-    fail_on: str | None
-    junit: Path | None
-    summary: Path | None
-    html: Path | None
-    baseline: Path | None
-    repro: Path | None
-    json: bool
-    time_limit: float
-    memory_limit: float | None
-    isolate: bool
-    quiet: bool
-    verbose: bool
-
-
 def check(options: Options) -> ExitCode:
     """Judge the folder and say what was found.
 
@@ -53,9 +29,9 @@ def check(options: Options) -> ExitCode:
         EnvironmentProblem: a runtime or package that was asked for is missing.
     """
     policy = parse_fail_on(options.fail_on)
-    limits = _limits(options)
+    limits = Limits(seconds=options.time_limit, gibibytes=options.memory_limit)
     if options.seed is not None and not options.live:
-        raise UsageError("--seed is of the inputs of --live; add --live, or leave out --seed")
+        raise UsageError("`seed` is of the inputs of `live`; add `live`, or leave out `seed`")
     if options.html is not None:
         require_packages()  # before minutes of work
     manifest = read(options.folder)
@@ -64,9 +40,9 @@ def check(options: Options) -> ExitCode:
     failed = policy.exit_code(report)
     show(report, options.folder, verbose=options.verbose, quiet=options.quiet)
     _tell_policy(report, failed, policy, options)
-    _write(options.junit, "--junit", lambda: render_junit(report))
-    _write(options.summary, "--summary", lambda: render_summary(report))
-    _write(options.html, "--html", lambda: render_html(report, manifest))
+    _write(options.junit, "junit", lambda: render_junit(report))
+    _write(options.summary, "summary", lambda: render_summary(report))
+    _write(options.html, "html", lambda: render_html(report, manifest))
     if options.json:
         print(report.model_dump_json(indent=2))
     return failed
@@ -99,21 +75,9 @@ def self_test(options: Options) -> ExitCode:
     """Plant faults in copies of the folder's artifacts and say which were rejected.
 
     Raises:
-        UsageError: the folder cannot be used, or an option has no meaning here.
+        UsageError: the folder cannot be used.
         EnvironmentProblem: a runtime or the onnx package is missing.
     """
-    meaningless = {
-        "--live": options.live,
-        "--junit": options.junit,
-        "--summary": options.summary,
-        "--html": options.html,
-        "--baseline": options.baseline,
-        "--repro": options.repro,
-        "--fail-on": options.fail_on,
-    }
-    given = [flag for flag, value in meaningless.items() if value]
-    if given:
-        raise UsageError(f"--self-test judges the gate, not the folder; leave out {given[0]}")
     manifest = read(options.folder)
     report = check_folder(
         options.folder,
@@ -133,23 +97,13 @@ def self_test(options: Options) -> ExitCode:
     return found.exit_code
 
 
-def _limits(options: Options) -> Limits:
-    for flag, value in (
-        ("--time-limit", options.time_limit),
-        ("--memory-limit", options.memory_limit),
-    ):
-        if value is not None and not 0 < value < math.inf:
-            raise UsageError(f"{flag} must be above 0, got {value:g}")
-    return Limits(seconds=options.time_limit, gibibytes=options.memory_limit)
-
-
-def _write(path: Path | None, flag: str, render: Callable[[], str]) -> None:
+def _write(path: Path | None, field: str, render: Callable[[], str]) -> None:
     if path is None:
         return
     try:
         path.write_text(render(), encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{flag} {path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"`{field}` {path} cannot be written: {error.strerror}") from error
 
 
 def _tell_policy(report: Report, failed: ExitCode, policy: FailOn, options: Options) -> None:

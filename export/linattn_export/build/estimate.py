@@ -188,7 +188,7 @@ def require_memory(
     fits = f"shorter lengths, such as {length}" if length > 1 else "a smaller model"
     raise UsageError(
         f"{largest.key} needs about {gibibytes(need)} of memory at {largest.length} tokens, and "
-        f"there are {gibibytes(limit)}; ask for {fits}, or say with --memory-limit GIB that there "
+        f"there are {gibibytes(limit)}; ask for {fits}, or say with `memory_limit` GIB that there "
         "is more"
     )
 

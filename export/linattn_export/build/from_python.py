@@ -21,13 +21,14 @@ def export_module(
     *,
     name: str | None = None,
     formats: Sequence[str] = (),
-    lengths: Sequence[int] = (),
+    lengths: Sequence[int] | None = None,
     runtimes: Sequence[str] = (),
     dtype: str = "fp32",
     opset: int = 18,
     seed: int = 0,
     check: bool = True,
     latency: bool = True,
+    memory_limit: float | None = None,
     quiet: bool = False,
 ) -> Report:
     """Write ``module`` as ONNX, TorchScript and torch.export files, judge them and report on them.
@@ -44,14 +45,15 @@ def export_module(
         name: of the model in the folder; the class name by default.
         formats: ``onnx``, ``torchscript``, ``pt2``; all by default, and then TorchScript is left
             out, with the reason in the report, where the module cannot be scripted.
-        lengths: fixed sequence lengths besides the dynamic file.
+        lengths: fixed sequence lengths besides the dynamic file; None or ``()`` for none.
         runtimes: that judge; all that are available by default.
         dtype: ``fp32`` or ``fp16``, of weights, floating-point inputs and outputs.
-        opset: of the ONNX files.
-        seed: of the inputs.
+        opset: ONNX opset, 17 to 23.
+        seed: of fresh weights and of the inputs of the checks.
         check: judge what was written.
         latency: time what was judged.
-        quiet: say nothing on stderr.
+        memory_limit: GiB that the build may take, and each child process; None means what is free.
+        quiet: say nothing on stderr but errors.
 
     Returns:
         The report: ``verdict``, ``exit_code``, and what was found; it is also in the folder.
@@ -66,13 +68,14 @@ def export_module(
     request = BuildRequest(
         output=Path(output),
         formats=tuple(formats),
-        lengths=tuple(lengths) or None,
+        lengths=None if lengths is None else tuple(lengths),
         runtimes=tuple(runtimes),
         dtype=dtype,
         opset=opset,
         seed=seed,
         check=check,
         latency=latency,
+        memory_limit=memory_limit,
         quiet=quiet,
         shrink=False,
     )

@@ -76,12 +76,12 @@ def subject_of(
     if origin is None:
         raise UsageError(
             f"{path} does not say how its module was made; build the folder again, with this "
-            "release, to use --live"
+            "release, to use `live`"
         )
     if origin.module is not None:
         raise UsageError(
             f"{path} is of a module of one's own ({origin.module}), which the folder does not "
-            "hold; --live can judge models of linattn only: build again with another --seed"
+            "hold; `live` can judge models of linattn only: build again with another `seed`"
         )
     if origin.model not in MODELS or origin.method not in NAMES:
         raise UsageError(

@@ -143,7 +143,8 @@ def _formats(request: BuildRequest) -> list[Format]:
     for wanted in chosen:
         if (reason := wanted.unavailable()) is not None:
             raise EnvironmentProblem(
-                f"format {wanted.name} is not available: {reason}; or choose other formats with -f"
+                f"format {wanted.name} is not available: {reason}; or choose other formats with "
+                "`formats`"
             )
     return chosen
 

@@ -24,16 +24,16 @@ def check_output(output: Path) -> None:
     """
     target = behind(output)
     if target.exists() and not target.is_dir():
-        raise UsageError(f"output {output} is a file; give a folder with -o")
+        raise UsageError(f"output {output} is a file; give a folder with `output`")
     if target.is_dir() and any(target.iterdir()) and not (target / FILE_NAME).is_file():
         raise UsageError(
             f"output {output} is not empty and holds no {FILE_NAME}, so it is not one of ours; "
-            "give another folder with -o, or empty it"
+            "give another folder with `output`, or empty it"
         )
     if target.is_dir() and target.is_mount():
         raise UsageError(
             f"output {output} is a mount point, and a folder is replaced as a whole; give a folder "
-            f"inside of it, such as -o {output / 'artifacts'}"
+            f"inside of it, such as `output={str(output / 'artifacts')!r}`"
         )
     parent = target.parent
     while not parent.exists():
@@ -58,7 +58,7 @@ def behind(output: Path) -> Path:
     if circle:
         raise UsageError(
             f"output {output} cannot be written: a symbolic link on the way leads to itself; "
-            "remove the link, or give another folder with -o"
+            "remove the link, or give another folder with `output`"
         )
     for link in (output, *output.absolute().parents):
         if link.is_symlink() and not link.exists():

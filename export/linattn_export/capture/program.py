@@ -34,7 +34,7 @@ from linattn_export.live_module.watches import writes_of
 from linattn_export.options.variants import PORTABLE, Variant
 from linattn_export.subjects.states import states_for
 from linattn_export.subjects.subject import Subject
-from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError, foreign
 
 # What torch records about the user's source: paths of this machine, in every node.
 _TRACES = ("stack_trace", "custom", "from_node", "source_fn_stack", "torch_fn")
@@ -236,7 +236,7 @@ def _why_not(
         with torch.no_grad():
             entry(*example_inputs(subject, variant, sizes).values())
     except Exception as error:
-        said = str(error).strip().splitlines()
+        said = foreign(str(error)).strip().splitlines()
         return (
             f"the module does not take every declared size: at {where} it raises "
             f"{type(error).__name__}: {said[0] if said else 'no message'}{place_in_own_code(error)}"

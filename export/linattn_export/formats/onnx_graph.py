@@ -26,7 +26,7 @@ from linattn_export.live_module.reasons import shown_place, why_not_translated
 from linattn_export.options.onnx_forms import FORMS
 from linattn_export.options.releases import IR_OF_OPSET, IR_VERSION
 from linattn_export.options.variants import PORTABLE
-from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError, foreign
 from linattn_runtime_checks.contract.manifest import TensorSpec
 from linattn_runtime_checks.processes.progress import interrupts_wait
 
@@ -60,7 +60,8 @@ def _write(job: Job, path: Path) -> Written:
         onnx.checker.check_model(str(path) if beside else loaded, full_check=True)
     except Exception as error:
         raise ExportError(
-            f"{job.subject.name} as onnx {job.variant.name}: the checker refuses it: {error}"
+            f"{job.subject.name} as onnx {job.variant.name}: the checker refuses it: "
+            f"{foreign(str(error))}"
         ) from error
     _require(job, loaded)
     histogram = Counter(node.op_type for node in loaded.graph.node)
@@ -81,7 +82,7 @@ def _translate(job: Job) -> Any:
         raise ExportError(
             f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: an LSTM with "
             f"proj_size{shown_place(captured, node)}, which ONNX does not have; use hidden_size "
-            "alone and a Linear after it, or leave onnx out with -f"
+            "alone and a Linear after it, or leave onnx out with `formats`"
         )
     one_node = job.variant.form != PORTABLE
     try:
@@ -104,7 +105,7 @@ def _translate(job: Job) -> Any:
         known = _registry().is_registered
         raise ExportError(
             f"{job.subject.name} cannot be translated to ONNX as {job.variant.name}: "
-            f"{why_not_translated(error, captured, known) or error}"
+            f"{why_not_translated(error, captured, known) or foreign(str(error))}"
         ) from error
     assert program is not None
     fold(program.model)
@@ -184,7 +185,7 @@ def _require(job: Job, model: Any) -> None:
     if opset != job.opset:
         raise ExportError(
             f"{where}: opset {job.opset} was asked for, the exporter wrote {opset}; "
-            "use --opset 18, which needs no conversion"
+            "use `opset=18`, which needs no conversion"
         )
     inputs, outputs = job.specs()
     for kind, promised, values in (

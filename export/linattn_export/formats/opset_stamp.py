@@ -34,5 +34,5 @@ def require_same_meaning(model: Any, written: int, stamped: int, where: str) -> 
         if not (same_inputs and same_attributes):
             raise ExportError(
                 f"{where}: {node.op_type} changed between opset {written} and {stamped}, so the "
-                "file cannot be stamped so; use --onnx-form portable or ms"
+                "file cannot be stamped so; use `onnx_forms=['portable']` or ms"
             )

@@ -16,7 +16,7 @@ from torch import nn
 from linattn_export.capture.program import example_inputs
 from linattn_export.formats.base import Format, Job, Written
 from linattn_export.live_module.reasons import places_in
-from linattn_runtime_checks.contract.errors import ExportError
+from linattn_runtime_checks.contract.errors import ExportError, foreign
 
 _T = TypeVar("_T")
 _DEBUG_SUFFIX = ".debug_pkl"
@@ -71,7 +71,7 @@ def _run_once(loaded: nn.Module, job: Job) -> None:
 
 def _reason(error: Exception, entry: nn.Module) -> str:
     """What was wrong, the line of own code that torch names last, and a fix where one is known."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in foreign(str(error)).splitlines() if line.strip()]
     places = places_in(str(error))
     where = f" at {places[-1]}" if places else ""
     said = next((line for line in reversed(lines) if "Error: " in line), (lines or [""])[0])

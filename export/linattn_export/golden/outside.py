@@ -8,7 +8,7 @@ from linattn_export.inputs.cases import CasePlan
 from linattn_export.inputs.families import FAMILIES, SAMPLES
 from linattn_export.live_module.reasons import place_in_own_code
 from linattn_runtime_checks.contract.codes import Code
-from linattn_runtime_checks.contract.errors import ExportError, LinattnError
+from linattn_runtime_checks.contract.errors import ExportError, LinattnError, foreign
 from linattn_runtime_checks.contract.manifest import Note
 
 
@@ -66,7 +66,7 @@ def _fix(plan: CasePlan, values: bool) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in foreign(str(error)).splitlines() if line.strip()]
     return lines[0] if lines else "no message"
 
 

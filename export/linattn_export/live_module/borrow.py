@@ -28,7 +28,7 @@ def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
     if not half and kinds - {torch.float32}:
         found = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
         raise UsageError(
-            f"the module has weights of {found}, expected float32; use --dtype fp16 for half "
+            f"the module has weights of {found}, expected float32; use `dtype='fp16'` for half "
             "precision, or module.float()"
         )
     kept = Kept(module)
@@ -39,7 +39,11 @@ def borrowed(module: nn.Module, dtype: torch.dtype) -> Iterator[nn.Module]:
         if (half and kinds - {dtype}) or elsewhere:
             copied = copy_of(module)
             if copied is None:
-                to = "its weights are not on the CPU" if elsewhere else "--dtype fp16 asks for half"
+                to = (
+                    "its weights are not on the CPU"
+                    if elsewhere
+                    else "`dtype='fp16'` asks for half"
+                )
                 raise UsageError(
                     f"the module cannot be copied because of its {blocker_of(module)}, and {to}; "
                     f"give it as module.to('cpu', {dtype}), or let __getstate__ leave that out"

@@ -18,6 +18,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.export import ExportedProgram
 
+from linattn_runtime_checks.contract.errors import foreign
+
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _WITH_FUNCTIONS = ("cond", "while_loop", "scan", "wrap_with_set_grad_enabled")
 """Operators that take functions, and that torch.onnx has a translation for."""
@@ -212,7 +214,7 @@ def why_not_captured(error: Exception, fixed: Fixed, captured: dict[str, int]) -
         fixed: from :func:`watched`.
         captured: the size of each symbol that the exporter saw.
     """
-    text = str(error)
+    text = foreign(str(error))
     frozen = [
         name
         for name, size in captured.items()

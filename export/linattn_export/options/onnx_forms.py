@@ -104,21 +104,21 @@ def chosen_forms(names: tuple[str, ...], min_ort: str | None) -> tuple[str, ...]
         if name == AUTO:
             if min_ort is None:
                 raise UsageError(
-                    "--onnx-form auto needs --min-ort, the oldest ONNX Runtime that must load the "
-                    "files, such as --min-ort 1.25.1"
+                    "`onnx_forms=['auto']` needs `min_ort`, the oldest ONNX Runtime that must load "
+                    "the files, such as `min_ort='1.25.1'`"
                 )
-            oldest = parse_release("--min-ort", min_ort)
+            oldest = parse_release("`min_ort`", min_ort)
             name = "ms" if oldest >= FORMS["ms"].since else PORTABLE
         if name not in FORMS:
             raise UsageError(unknown("ONNX form", name, (*FORMS, AUTO)))
         found.append(name)
     if min_ort is not None:
-        oldest = parse_release("--min-ort", min_ort)
+        oldest = parse_release("`min_ort`", min_ort)
         for name in found:
             if FORMS[name].since > oldest:
                 raise UsageError(
-                    f"--onnx-form {name} loads from ONNX Runtime {release(FORMS[name].since)} on, "
-                    f"--min-ort asks for {min_ort}; use --onnx-form portable or auto"
+                    f"`onnx_forms={[name]}` loads from ONNX Runtime {release(FORMS[name].since)} "
+                    f"on, `min_ort` asks for {min_ort}; use `onnx_forms=['portable']` or auto"
                 )
     return tuple(dict.fromkeys(found))
 
@@ -133,7 +133,7 @@ def require_runtime(names: tuple[str, ...]) -> None:
     for name in names:
         if FORMS[name].since > installed:
             raise EnvironmentProblem(
-                f"--onnx-form {name} loads from ONNX Runtime {release(FORMS[name].since)} on, "
+                f"`onnx_forms={[name]}` loads from ONNX Runtime {release(FORMS[name].since)} on, "
                 f"installed is {onnxruntime.__version__}; run: pip install -U onnxruntime, or use "
-                "--onnx-form portable, or --no-check to write it unjudged"
+                "`onnx_forms=['portable']`, or `check=False` to write it unjudged"
             )

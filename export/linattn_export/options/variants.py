@@ -50,7 +50,9 @@ def parse_range(flag: str, text: str, *, fixed: bool) -> Range:
     if low > high:
         raise UsageError(f"{flag} is reversed: {text!r}; write {high}:{low}")
     if low == high and not fixed:
-        raise UsageError(f"{flag} {text!r} is one length; ask for a fixed variant: -n {low}")
+        raise UsageError(
+            f"{flag} {text!r} is one length; ask for a fixed variant: `lengths=[{low}]`"
+        )
     return Range(low=low, high=high)
 
 

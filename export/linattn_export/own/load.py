@@ -1,4 +1,4 @@
-"""Finds the factory that ``--module`` names, and calls it."""
+"""Finds the factory that ``module`` names, and calls it."""
 
 import importlib
 import sys
@@ -11,9 +11,9 @@ from torch import nn
 
 from linattn.contract import closest
 from linattn_export.live_module.reasons import place_in_own_code
-from linattn_runtime_checks.contract.errors import UsageError
+from linattn_runtime_checks.contract.errors import UsageError, foreign
 
-_FORM = "--module takes package.module:factory"
+_FORM = "`module` takes package.module:factory"
 
 
 def load_module(text: str, seed: int) -> nn.Module:
@@ -33,7 +33,7 @@ def load_module(text: str, seed: int) -> nn.Module:
     else:
         if not callable(factory):
             raise UsageError(
-                f"--module {text} is {_kind(factory)}; expected a function or class without "
+                f"`module={text!r}` is {_kind(factory)}; expected a function or class without "
                 "arguments that returns a torch.nn.Module"
             )
         with torch.random.fork_rng(devices=[]):
@@ -41,7 +41,7 @@ def load_module(text: str, seed: int) -> nn.Module:
             module = _called(factory, text)
     if not isinstance(module, nn.Module):
         raise UsageError(
-            f"--module {text} returned {_kind(module)}, expected a torch.nn.Module; return the "
+            f"`module={text!r}` returned {_kind(module)}, expected a torch.nn.Module; return the "
             "module itself"
         )
     return module
@@ -59,11 +59,11 @@ def _found(text: str) -> Any:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and place.startswith(error.name or "?"):
             raise UsageError(
-                f"--module {text}: there is no module {error.name!r}, neither installed nor in "
+                f"`module={text!r}`: there is no module {error.name!r}, neither installed nor in "
                 "the current folder; run in the folder that holds it, or install it"
             ) from error
         raise UsageError(
-            f"--module {text}: importing {place} raised {_said(error)}{place_in_own_code(error)}"
+            f"`module={text!r}`: importing {place} raised {_said(error)}{place_in_own_code(error)}"
         ) from error
     for part in name.split("."):
         if not hasattr(found, part):
@@ -71,7 +71,7 @@ def _found(text: str) -> Any:
             near = closest(part, names)
             shown = ", ".join(names[:8]) + (", .." if len(names) > 8 else "")
             hint = f"; did you mean {near!r}?" if near else f"; it has {shown or 'none'}"
-            raise UsageError(f"--module {text}: {place} has no {part!r}{hint}")
+            raise UsageError(f"`module={text!r}`: {place} has no {part!r}{hint}")
         found = getattr(found, part)
     return found
 
@@ -81,13 +81,13 @@ def _called(factory: Callable[[], Any], text: str) -> Any:
         return factory()
     except Exception as error:
         raise UsageError(
-            f"--module {text} raised {_said(error)}{place_in_own_code(error)}; it is called "
+            f"`module={text!r}` raised {_said(error)}{place_in_own_code(error)}; it is called "
             "without arguments"
         ) from error
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {foreign(str(error))}"
 
 
 def _kind(thing: object) -> str:

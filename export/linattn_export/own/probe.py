@@ -22,7 +22,7 @@ from linattn_export.own.symbols import SYMBOLS
 from linattn_export.subjects.subject import LARGE
 from linattn_export.subjects.widened import Widened, weights_of
 from linattn_models import InputSpec
-from linattn_runtime_checks.contract.errors import ExportError, UsageError
+from linattn_runtime_checks.contract.errors import ExportError, UsageError, foreign
 
 # Of batch and sequence; the checks run others.
 _TRIED = ((5, 11), (3, 14), (2, 19))
@@ -150,7 +150,7 @@ def _about_values(error: Exception, inputs: Mapping[str, Tensor]) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
+    lines = foreign(str(error)).strip().splitlines()
     return lines[0] if lines else "no message"
 
 

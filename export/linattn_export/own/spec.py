@@ -236,7 +236,7 @@ def read_spec(source: Path | str | Mapping[str, Any]) -> Inputs:
         return _checked(dict(source), Path(), "the inputs")
     path = Path(source)
     if not path.is_file():
-        raise UsageError(f"no such file: {path}; --inputs takes a SPEC in TOML or JSON")
+        raise UsageError(f"no such file: {path}; `inputs` takes a SPEC in TOML or JSON")
     try:
         text = path.read_text(encoding="utf-8")
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

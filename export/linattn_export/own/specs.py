@@ -36,8 +36,8 @@ def _spec(
     wanted = str(TORCH_DTYPES[request.dtype]).removeprefix("torch.")
     if table.kind is None and dtype.startswith("float") and table.dtype not in (None, wanted):
         raise UsageError(
-            f"{key}.dtype is {dtype}, but --dtype {request.dtype} makes floating-point inputs "
-            f"{wanted}; leave dtype out, or build with the other --dtype"
+            f"{key}.dtype is {dtype}, but `dtype={request.dtype!r}` makes floating-point inputs "
+            f"{wanted}; leave dtype out, or build with the other `dtype`"
         )
     floats = dtype.startswith("float")
     low, high = (0, 0) if table.range is None or floats else map(int, table.range)

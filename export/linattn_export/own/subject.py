@@ -156,15 +156,15 @@ def _variants(inputs: Inputs, request: BuildRequest, traits: Traits) -> list[Var
     lengths = request.lengths or ()
     if not traits.recurrent and tuple(request.onnx_forms) != ("portable",):
         raise UsageError(
-            f"--onnx-form {' '.join(request.onnx_forms)}: the module holds none of linattn's "
-            "recurrent layers, which is what the other forms are of; leave the flag out"
+            f"`onnx_forms` {' '.join(request.onnx_forms)}: the module holds none of linattn's "
+            "recurrent layers, which is what the other forms are of; leave it out"
         )
     if lengths and not inputs.has("sequence"):
-        raise UsageError("-n/--seq-len: no input has a sequence axis; leave the flag out")
+        raise UsageError("`lengths`: no input has a sequence axis; leave it out")
     for length in lengths:
         if not sequence.low <= length <= sequence.high:
             raise UsageError(
-                f"-n/--seq-len {length} is outside of sequence = {str(sequence)!r} in the SPEC; "
+                f"`lengths` {length} is outside of sequence = {str(sequence)!r} in the SPEC; "
                 "ask for a length inside, or widen the range"
             )
     suffix = "" if request.dtype == "fp32" else f"-{request.dtype}"
@@ -174,5 +174,5 @@ def _variants(inputs: Inputs, request: BuildRequest, traits: Traits) -> list[Var
         return make_variants((sequence.low,), None, batch, suffix, forms=request.onnx_forms)
     dynamic = None if request.dynamic == "" else sequence
     if dynamic is None and not lengths:
-        raise UsageError("--no-dynamic leaves nothing to build; name lengths with -n/--seq-len")
+        raise UsageError("`dynamic=''` leaves nothing to build; name lengths with `lengths`")
     return make_variants(lengths, dynamic, batch, suffix, forms=request.onnx_forms)

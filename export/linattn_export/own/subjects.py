@@ -24,7 +24,7 @@ from linattn_runtime_checks.processes.progress import interrupts_wait
 
 @contextmanager
 def subjects_of_module(request: BuildRequest) -> Iterator[list[Subject]]:
-    """The subject that ``--module`` and ``--inputs`` describe, for the time of a build.
+    """The subject that ``module`` and ``inputs`` describe, for the time of a build.
 
     Raises:
         UsageError: the factory, the SPEC or the weights cannot be used.
@@ -32,7 +32,7 @@ def subjects_of_module(request: BuildRequest) -> Iterator[list[Subject]]:
     assert request.module is not None
     if request.inputs is None:
         raise UsageError(
-            "--module needs --inputs SPEC, a TOML or JSON file that describes what the module takes"
+            "`module` needs `inputs` SPEC, a TOML or JSON file that describes what the module takes"
         )
     inputs = read_spec(request.inputs)
     module = load_module(request.module, request.seed)

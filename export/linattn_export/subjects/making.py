@@ -44,7 +44,7 @@ def make_subjects(request: BuildRequest) -> list[Subject]:
     ]
     for name in request.options:
         if name not in {method for _, method in pairs}:
-            raise UsageError(f"--option {name}.*: method {name} is not among those to build")
+            raise UsageError(f"`options` {name}.*: method {name} is not among those to build")
     return [
         subject for model, method in pairs for subject in _make_subjects(model, method, request)
     ]
@@ -59,7 +59,7 @@ def _make_subjects(model: Model, method: str, request: BuildRequest) -> list[Sub
         heads=request.heads,
     )
     if request.mask and not model.masks:
-        raise UsageError(f"model {model.name} takes no attention_mask; leave out --mask")
+        raise UsageError(f"model {model.name} takes no attention_mask; leave out `mask=True`")
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(request.seed)
@@ -111,10 +111,11 @@ def _graphs(model: Model, method: str, module: nn.Module, request: BuildRequest)
         if name not in known:
             recurrent = [n for n in NAMES if record_of(n).capabilities.recurrent]
             fix = (
-                "it carries no state from token to token; use --entry forward, or a method that "
-                f"does: {', '.join(recurrent)}"
+                "it carries no state from token to token; use `entries=['forward']`, or a method "
+                f"that does: {', '.join(recurrent)}"
                 if not record_of(method).capabilities.recurrent
-                else f"model {model.name} takes no state; use --entry forward, or --model layer"
+                else f"model {model.name} takes no state; use `entries=['forward']`, or "
+                "`models=['layer']`"
             )
             raise UsageError(f"{model.name} with {method} has no entry {name}: {fix}")
     return [graph for graph in known if not request.entries or graph in request.entries]
@@ -125,30 +126,30 @@ def _variants(
 ) -> list[Variant]:
     if not record_of(method).capabilities.recurrent and set(request.onnx_forms) != {PORTABLE}:
         raise UsageError(
-            f"--onnx-form {' '.join(request.onnx_forms)}: method {method} holds no recurrence, "
-            "which is what the other forms are of; leave the flag out, or build it apart"
+            f"`onnx_forms` {' '.join(request.onnx_forms)}: method {method} holds no recurrence, "
+            "which is what the other forms are of; leave it out, or build it apart"
         )
-    batch = parse_range("--batch", request.batch or _BATCH, fixed=True)
+    batch = parse_range("`batch`", request.batch or _BATCH, fixed=True)
     lengths = model.fixed_lengths if request.lengths is None else request.lengths
     dynamic: Range | None = Range(low=model.dynamic_lengths[0], high=model.dynamic_lengths[1])
     if request.dynamic is not None:
         dynamic = (
-            parse_range("--dynamic", request.dynamic, fixed=False) if request.dynamic else None
+            parse_range("`dynamic`", request.dynamic, fixed=False) if request.dynamic else None
         )
     longest = model.max_length(module)
     asked = max([*lengths, *([dynamic.high] if dynamic else [])], default=0)
     if asked == 0:
-        raise UsageError("--no-fixed and --no-dynamic together leave nothing to build")
+        raise UsageError("`lengths=()` and `dynamic=''` together leave nothing to build")
     if longest is not None and asked > longest:
-        flag = "--dynamic" if dynamic is not None and dynamic.high == asked else "-n/--seq-len"
+        asker = "`dynamic`" if dynamic is not None and dynamic.high == asked else "`lengths`"
         fix = (
-            f", or raise it with --option {method}.max_length={asked}"
+            f", or raise it with `options={ {method: {'max_length': asked}} }`"
             if not record_of(method).capabilities.any_length and model.weights is None
             else ": the model was made for no more"
         )
         raise UsageError(
             f"{model.name} with {method} takes at most N_max = {longest} tokens, "
-            f"{flag} asks for {asked}; ask for {longest} or fewer{fix}"
+            f"{asker} asks for {asked}; ask for {longest} or fewer{fix}"
         )
     suffix = "" if request.dtype == "fp32" else f"-{request.dtype}"
     return make_variants(lengths, dynamic, batch, suffix, entry=graph, forms=request.onnx_forms)

@@ -51,11 +51,11 @@ def _read(path: Path, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of the file, also under those names that its metadata gives them."""
     if path.is_dir() or path.name.endswith(".index.json"):
         raise UsageError(
-            f"{path} is not one file of weights; --weights takes one .safetensors file: load the "
+            f"{path} is not one file of weights; `weights` takes one .safetensors file: load the "
             f"parts into the module, and {_HOW}"
         )
     if not path.is_file():
-        raise UsageError(f"no such weights file: {path}; --weights takes a .safetensors file")
+        raise UsageError(f"no such weights file: {path}; `weights` takes a .safetensors file")
     try:
         with safe_open(path, framework="pt") as handle:
             found = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118

@@ -4,6 +4,9 @@ LinattnError
 UsageError           2   a flag, name or file that cannot be used
 ExportError          3   an artifact that cannot be produced or loaded
 EnvironmentProblem   4   a runtime, provider, package or version that is missing
+
+Their messages name fields of a request in backticks; a command shows its flags instead
+(:mod:`linattn_runtime_checks.contract.flags`).
 """
 
 import difflib
@@ -63,6 +66,14 @@ def gravest(codes: Iterable[ExitCode]) -> ExitCode:
     """The code to exit with when several occurred; PASS for none."""
     seen = set(codes)
     return next((code for code in _GRAVEST_FIRST if code in seen), ExitCode.PASS)
+
+
+def foreign(words: str) -> str:
+    """The words of somebody else's error, as part of a message of ours.
+
+    Their backticks become quotes: what stands in backticks in a message of ours is a field.
+    """
+    return words.replace("`", "'")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -34,7 +34,7 @@ def read_baseline(path: Path) -> Report:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"--baseline {path} cannot be read ({error}); give the report.json of a build or what "
+            f"`baseline` {path} cannot be read ({error}); give the report.json of a build or what "
             "linattn-check --json printed"
         ) from error
     try:
@@ -43,7 +43,7 @@ def read_baseline(path: Path) -> Report:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
         raise UsageError(
-            f"--baseline {path} is not a report of this version: {where}: {first['msg']}; measure "
+            f"`baseline` {path} is not a report of this version: {where}: {first['msg']}; measure "
             "the baseline again with this version"
         ) from error
 

@@ -40,12 +40,12 @@ def live_packs(
         write = entry.load() if entry is not None else None
     except ImportError as error:
         raise EnvironmentProblem(
-            f"--live makes references with PyTorch, which cannot be used here ({error}); "
+            f"`live` makes references with PyTorch, which cannot be used here ({error}); "
             "run: pip install 'linattn[export]'"
         ) from error
     if write is None:
         raise EnvironmentProblem(
-            f"--live finds nothing under the entry point {GROUP}; install linattn again"
+            f"`live` finds nothing under the entry point {GROUP}; install linattn again"
         )
     chosen = random.SystemRandom().randrange(2**31) if seed is None else seed
     if not quiet:

@@ -54,10 +54,10 @@ def parse_fail_on(text: str | None) -> FailOn:
     names = [part.strip().lower() for part in text.split(",") if part.strip()]
     known = [*_VERDICTS, *(str(code) for code in CODES if code is not Code.PASS)]
     if not names:
-        raise UsageError(f"--fail-on is empty; list some of: {', '.join(known)}")
+        raise UsageError(f"`fail_on` is empty; list some of: {', '.join(known)}")
     for name in names:
         if name not in known:
-            raise UsageError(unknown("--fail-on", name, known))
+            raise UsageError(unknown("`fail_on`", name, known))
     return FailOn(
         verdicts=frozenset(_VERDICTS[name] for name in names if name in _VERDICTS),
         codes=frozenset(Code(name) for name in names if name not in _VERDICTS),

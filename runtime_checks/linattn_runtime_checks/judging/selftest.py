@@ -109,7 +109,7 @@ def self_test(
         import onnx  # noqa: F401
     except ImportError as error:
         raise EnvironmentProblem(
-            "--self-test changes ONNX graphs and needs the onnx package; run: pip install onnx"
+            "`self_test` changes ONNX graphs and needs the onnx package; run: pip install onnx"
         ) from error
     start = time.monotonic()
     chosen, _ = choose(runtimes)
