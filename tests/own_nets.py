@@ -91,6 +91,20 @@ class SinglePrecision(nn.Module):
         return mixed
 
 
+class FillsZeros(nn.Module):
+    """Writes what it computes into a tensor that it has made, in the dtype that torch chooses."""
+
+    def __init__(self, casts: bool) -> None:
+        super().__init__()
+        self.mix = nn.Linear(8, 8)
+        self.casts = casts
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = torch.zeros(x.shape)
+        found[:, :] = self.mix(x.float() if self.casts else x)
+        return found * 2
+
+
 class Image(nn.Module):
     def __init__(self) -> None:
         super().__init__()

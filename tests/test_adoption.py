@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 
 import linattn
 from fake_peers import WIDTH, WRONG, KernelAttention, StandIn, copied, drawn, table
-from linattn.adoption.rounding import K
+from linattn_runtime_checks.contract.verdict import K
 
 
 def model(*layers: nn.Module) -> nn.Sequential:

@@ -2,15 +2,20 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fake_peers import WIDTH, drawn
+from linattn import float64
 from linattn.adoption.check import own_dtype
-from linattn.adoption.double import InDouble
-from linattn.adoption.rounding import Error, Yardstick, copy_in, error_of, run
+from linattn.adoption.rounding import Yardstick, copy_in, error_of, run
 from linattn.adoption.trials import LENGTHS, padding, token_trials
+from linattn.float64 import InDouble
+from linattn_export.subjects import perturb
+from linattn_runtime_checks.blame import kernels
+from linattn_runtime_checks.contract.verdict import Error
 
 
 @pytest.mark.parametrize(
@@ -129,3 +134,46 @@ def test_trials_are_short_and_long_plain_and_padded() -> None:
     assert all(trial.inputs["mask"].any(dim=1).all() for trial in masked)
     assert not all(trial.inputs["mask"].all() for trial in masked)
     assert padding(6, left=True).tolist()[1] == [False, False, True, True, True, True]
+
+
+def test_what_is_made_narrow_may_be_written_into() -> None:
+    x = torch.tensor([1 + 1e-12, 1.0], dtype=torch.float64)
+    with InDouble():
+        y = torch.zeros(2)
+        y[:] = x
+        z = torch.zeros(2).add_(x)
+    assert torch.equal(y, x)
+    assert torch.equal(z, x)
+    assert y.dtype == z.dtype == torch.float64
+
+
+TINY = torch.finfo(torch.float32).smallest_normal
+
+
+def weight_of(module: nn.Module) -> Tensor:
+    weight: Tensor = module.state_dict()["weight"]
+    return weight.flatten()
+
+
+@pytest.mark.parametrize("numel", [6, 2 * float64._BLOCK + 5])
+def test_every_mover_treats_small_numbers_alike(numel: int) -> None:
+    values = torch.tensor([0.0, 1.0, -3.0, TINY, TINY / 64, -TINY / 1e6], dtype=torch.float64)
+    wide = values.repeat(numel // 6 + 1)[:numel]
+    unit = wide.abs().clamp(min=TINY) * torch.finfo(torch.float32).eps / 2
+    weight = nn.Parameter(wide.float())
+    linear = nn.Linear(1, 1, bias=False)
+    linear.weight = nn.Parameter(wide.float().reshape(1, -1))
+    with InDouble({id(weight)}), torch.no_grad():
+        of_executor = weight + 0
+    for found in (
+        of_executor,
+        perturb.moved_inputs({"x": wide.float()}, 0)["x"],
+        weight_of(perturb.moved(linear.double(), torch.float32, 0)),
+        weight_of(Yardstick(linear.float(), torch.float32).moved[0]),
+        torch.from_numpy(kernels.moved(wide.float().numpy(), np.random.default_rng(0))),
+    ):
+        change = (found - wide.float().double()).abs()
+        assert found.dtype == torch.float64
+        assert (found[wide == 0] == 0).all()
+        assert (change <= unit * 1.000001)[wide != 0].all()
+        assert (change[wide != 0] > 0).double().mean() > 0.9

@@ -154,6 +154,15 @@ def test_the_reference_is_in_float64_whatever_the_code_says() -> None:
     assert not plain.fixes_dtype
 
 
+@pytest.mark.parametrize("casts", [True, False])
+def test_a_tensor_that_the_module_makes_and_fills_is_in_the_reference(
+    casts: bool, tmp_path: Path
+) -> None:
+    """It stayed zero in float64, and a right file was accused."""
+    report = exported(own_nets.FillsZeros(casts), SPEC, tmp_path / "out", formats=["onnx"])
+    assert report.exit_code is ExitCode.PASS, report.all_findings()
+
+
 def test_real_inputs_fixed_lengths_and_weights_from_the_command(tmp_path: Path) -> None:
     torch.manual_seed(5)
     weights = own_nets.SequenceFirst().state_dict()

@@ -13,7 +13,7 @@ import linattn
 from adopted_models import HYBRID, MODEL, mamba2, minimax, qwen3_next
 from linattn.adoption import PEERS
 from linattn.adoption.contract import layer_name
-from linattn.adoption.rounding import K
+from linattn_runtime_checks.contract.verdict import K
 from timm_layers import lite_mla
 from transformers_layers import drawn, module
 

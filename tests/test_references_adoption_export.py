@@ -12,9 +12,9 @@ from torch.jit.frontend import NotSupportedError
 
 import linattn
 from adopted_models import CASES, drawn, sample
-from linattn.adoption.rounding import K
 from linattn_export import export_module
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
+from linattn_runtime_checks.contract.verdict import K
 
 pytestmark = pytest.mark.references
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 import linattn
 from fla_layers import GatedDeltaNet, GatedLinearAttention, LinearAttention
 from linattn.adoption import Unsupported
-from linattn.adoption.double import InDouble
 from linattn.adoption.fla import from_state_dict
-from linattn.adoption.rounding import K
+from linattn.float64 import InDouble
 from linattn_export import export_module
+from linattn_runtime_checks.contract.verdict import K
 
 pytestmark = pytest.mark.references
 

@@ -9,6 +9,7 @@ from linattn_runtime_checks.contract.verdict import (
     K,
     compare,
     error_of,
+    move,
     yardstick,
 )
 
@@ -144,3 +145,15 @@ def test_rows_that_underflow_are_measured_by_the_smallest_normal_number() -> Non
     wrong[0] = 1e-38  # a row that is all but zero, made as large as what a normal number can hold
     assert error_of(wrong, expected).row > 0.5
     assert compare(wrong, expected, "float32", allowed).code is Code.PARITY_EXCEEDED
+
+
+def test_a_move_is_of_one_rounding_unit_which_stops_shrinking() -> None:
+    limits = np.finfo(np.float32)
+    eps, tiny = float(limits.eps), float(limits.smallest_normal)
+    values = np.array([0.0, 1.0, -3.0, tiny, tiny / 64, -tiny / 1e6])
+    for draw in (0.0, 0.25, 1.0):
+        found = values.copy()
+        move(found, np.full(6, draw), eps, tiny)
+        unit = np.maximum(np.abs(values), tiny) * eps / 2
+        unit[0] = 0.0
+        np.testing.assert_allclose(found - values, (2 * draw - 1) * unit, rtol=1e-6)

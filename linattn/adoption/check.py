@@ -13,15 +13,13 @@ from torch import Tensor, nn
 
 from linattn.adoption.contract import Peer, Trial, Unsupported
 from linattn.adoption.rounding import (
-    CONCLUSIVE,
-    Error,
-    K,
     Yardstick,
     copy_in,
     error_of,
     replaced,
     run,
 )
+from linattn_runtime_checks.contract.verdict import INCONCLUSIVE_YARDSTICK, Error, K
 
 PLAIN = 1.5
 """Up to this multiple of the original's own error, what small changes do to it is not asked."""
@@ -71,7 +69,7 @@ def check(peer: Peer, original: nn.Module, stand_in: nn.Module) -> Verdict:
         rounding = yardstick.own_error(trial, expected)
         if _worst(errors, rounding) > PLAIN:
             rounding = yardstick.rounding(trial, expected, rounding)
-        if max(rounding.row, rounding.whole) <= CONCLUSIVE:
+        if max(rounding.row, rounding.whole) <= INCONCLUSIVE_YARDSTICK:
             conclusive = True
         else:
             found, errors = found[:1], errors[:1]
@@ -95,7 +93,7 @@ def check(peer: Peer, original: nn.Module, stand_in: nn.Module) -> Verdict:
     if not conclusive:
         raise Unsupported(
             "rounding alone moves the output of the original by more than "
-            f"{CONCLUSIVE:.0%} on every input that was tried; nothing can be compared"
+            f"{INCONCLUSIVE_YARDSTICK:.0%} on every input that was tried; nothing can be compared"
         )
     told = tuple(message.format(moved) for message, moved in faults.items())
     return Verdict(roundings=roundings, difference=difference, faults=told)
@@ -114,21 +112,24 @@ def fault_of(original: nn.Module, trial: Trial, rounding: Error) -> Fault | None
     if real is not None:
         other = run(original, _other_padding(trial, real), torch.float64)[:1]
         moved = error_of(other, output, trial.channels, real)
-        if moved.roundings(rounding) > K:
+        if moved.multiple_of(rounding) > K:
             right = _alone(original, trial, drop_padding=True)
             return Fault(message=LEAK, moved=moved.row, right=right)
     if trial.batch > 1:
         right = _alone(original, trial, drop_padding=False)
         moved = error_of([_real(output[0], trial)], [right])
-        if moved.roundings(rounding) > K:
+        if moved.multiple_of(rounding) > K:
             return Fault(message=BATCH, moved=moved.row, right=right)
     return None
 
 
 def _worst(errors: Sequence[Error], rounding: Error) -> float:
     """In roundings; the first error is in float64 and never excused by a rounding of 5 %."""
-    least = Error(row=min(rounding.row, CONCLUSIVE), whole=min(rounding.whole, CONCLUSIVE))
-    return max(errors[0].roundings(least), *(error.roundings(rounding) for error in errors))
+    least = Error(
+        row=min(rounding.row, INCONCLUSIVE_YARDSTICK),
+        whole=min(rounding.whole, INCONCLUSIVE_YARDSTICK),
+    )
+    return max(errors[0].multiple_of(least), *(error.multiple_of(rounding) for error in errors))
 
 
 def _answer(layer: nn.Module, trial: Trial, whose: str, hint: str = "") -> list[Tensor]:

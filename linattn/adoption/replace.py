@@ -1,7 +1,7 @@
 """Finds layers of public packages in a model and puts ours in their places."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 
@@ -12,6 +12,7 @@ from linattn.adoption.check import check
 from linattn.adoption.contract import Peer, Unsupported, layer_name
 from linattn.adoption.peers import PEERS
 from linattn.adoption.report import Adopted, AdoptReport, Kept
+from linattn.torch_internals import children_of, hooks_of
 
 
 def adopt(
@@ -57,7 +58,7 @@ def adopt(
         adopted.append(entry)
         done.append(place.layer)
         for parent, name in place.parents:
-            parent._modules[name] = stand_in
+            children_of(parent)[name] = stand_in
         if place.layer is model:
             model = stand_in
     return AdoptReport(model=model, adopted=tuple(adopted), kept=tuple(kept))
@@ -78,7 +79,7 @@ def _places(model: nn.Module, peers: Mapping[str, Peer]) -> list[_Place]:
         if layer_name(layer) in peers:
             found.setdefault(id(layer), _Place(layer)).paths.append(path)
     for parent in model.modules():
-        for name, child in parent._modules.items():
+        for name, child in children_of(parent).items():
             if child is not None and id(child) in found:
                 found[id(child)].parents.append((parent, name))
     return list(found.values())
@@ -167,12 +168,4 @@ def _version(package: str) -> str:
 
 
 def _hooks(module: nn.Module) -> int:
-    kinds: Iterator[Mapping[int, object]] = iter(
-        (
-            module._forward_hooks,
-            module._forward_pre_hooks,
-            module._backward_hooks,
-            module._backward_pre_hooks,
-        )
-    )
-    return sum(len(kind) for kind in kinds)
+    return sum(len(kind) for kind in hooks_of(module))

@@ -4,55 +4,25 @@
     rounding  = the larger of error(the layer in its own precision) and three times the error of
                 float64 runs whose inputs and weights were moved by up to one rounding unit
 
-The same yardstick that artifacts are judged with, on modules: see
-linattn_runtime_checks.contract.verdict.
+The yardstick that artifacts are judged with, on modules: linattn_runtime_checks.contract.verdict.
 """
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from linattn import float64
 from linattn.adoption.contract import Trial
-from linattn.adoption.double import InDouble
+from linattn.float64 import InDouble
+from linattn.torch_internals import hooks_of
+from linattn_runtime_checks.contract import verdict
+from linattn_runtime_checks.contract.verdict import SENSITIVITY_FACTOR, ZERO, Error
 
-K = 4.0
-CONCLUSIVE = 0.05
-"""Where rounding alone moves an output by more, single precision proves nothing."""
-SENSITIVITY_FACTOR = 3.0
+INFINITE = Error(row=float("inf"), whole=float("inf"))
 _RUNS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Error:
-    """Relative distance: of the worst row, and of the whole tensor."""
-
-    row: float
-    whole: float
-
-    def largest(self, other: "Error") -> "Error":
-        """The larger of each part."""
-        return Error(row=max(self.row, other.row), whole=max(self.whole, other.whole))
-
-    def times(self, factor: float) -> "Error":
-        """Both parts scaled."""
-        return Error(row=self.row * factor, whole=self.whole * factor)
-
-    def roundings(self, rounding: "Error") -> float:
-        """This error as a multiple of ``rounding``."""
-        return max(_quotient(self.row, rounding.row), _quotient(self.whole, rounding.whole))
-
-
-ZERO = Error(row=0.0, whole=0.0)
-
-
-def _quotient(error: float, allowed: float) -> float:
-    if error == 0:
-        return 0.0
-    return error / allowed if allowed > 0 else float("inf")
 
 
 def error_of(
@@ -65,27 +35,20 @@ def error_of(
 
     Infinite where shapes differ, where there is NaN or infinity, and where a row of zeros is not.
     """
-    found = ZERO
-    nothing = Error(row=float("inf"), whole=float("inf"))
     if len(outputs) != len(expected):
-        return nothing
+        return INFINITE
+    found = ZERO
     for mine, theirs in zip(outputs, expected, strict=True):
         if mine.shape != theirs.shape:
-            return nothing
-        wanted = theirs.double().movedim(channels, -1)
-        distance = mine.double().movedim(channels, -1) - wanted
+            return INFINITE
+        actual, wanted = (x.double().movedim(channels, -1) for x in (mine, theirs))
         if real is not None and wanted.shape[:2] == real.shape:
-            wanted, distance = wanted[real], distance[real]
-        if not (wanted.isfinite().all() and distance.isfinite().all()):
-            return nothing
-        sizes, distances = (torch.linalg.vector_norm(x, dim=-1) for x in (wanted, distance))
-        if (distances[sizes == 0] > 0).any():
-            return nothing
-        if not (sizes > 0).any():
-            continue
-        row = (distances[sizes > 0] / sizes[sizes > 0]).max()
-        whole = torch.linalg.vector_norm(distances) / torch.linalg.vector_norm(sizes)
-        found = found.largest(Error(row=float(row), whole=float(whole)))
+            actual, wanted = actual[real], wanted[real]
+        if not (wanted.isfinite().all() and actual.isfinite().all()):
+            return INFINITE
+        if actual[(wanted == 0).all(dim=-1)].any():
+            return INFINITE
+        found = found.largest(verdict.error_of(actual.numpy(), wanted.numpy()))
     return found
 
 
@@ -93,8 +56,8 @@ def copy_in(layer: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A copy on the CPU in eval mode, without the hooks of the original."""
     twin = copy.deepcopy(layer).cpu().to(dtype).eval().requires_grad_(False)
     for part in twin.modules():
-        part._forward_hooks.clear()
-        part._forward_pre_hooks.clear()
+        for hooks in hooks_of(part):
+            hooks.clear()
     return twin
 
 
@@ -120,13 +83,12 @@ class Yardstick:
         self.dtype = dtype
         self.exact = copy_in(original, torch.float64)
         self.own = copy_in(original, dtype)
-        self.unit = torch.finfo(dtype).eps / 2
         self.generator = torch.Generator().manual_seed(0)
         self.moved = [copy_in(original, torch.float64) for _ in range(_RUNS)]
         for layer in self.moved:
             for x in (*layer.parameters(), *layer.buffers()):
                 if x.is_floating_point():
-                    x.data = _moved(x.data, self.unit, self.generator)
+                    x.data = _moved(x.data, dtype, self.generator)
 
     def own_error(self, trial: Trial, expected: Sequence[Tensor]) -> Error:
         """Of the layer itself on one input, whose output in float64 is ``expected``."""
@@ -137,7 +99,7 @@ class Yardstick:
         found = own
         for layer in self.moved:
             inputs = {
-                name: _moved(value, self.unit, self.generator)
+                name: _moved(value, self.dtype, self.generator)
                 for name, value in trial.inputs.items()
             }
             output = run(layer, replaced(trial, inputs), torch.float64)
@@ -159,11 +121,11 @@ def replaced(trial: Trial, inputs: dict[str, Any]) -> Trial:
     )
 
 
-def _moved(x: Any, unit: float, generator: torch.Generator) -> Any:
+def _moved(x: Any, dtype: torch.dtype, generator: torch.Generator) -> Any:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         return x
-    draw = torch.rand(x.shape, dtype=x.dtype, generator=generator)
-    return x * (1 + unit * (2 * draw - 1))
+    draw = torch.rand(x.shape, dtype=torch.float64, generator=generator)
+    return float64.moved(x.to(torch.float64, copy=True), draw, dtype).to(x.dtype)
 
 
 def _cast(x: Any, dtype: torch.dtype) -> Any:

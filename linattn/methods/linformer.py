@@ -11,7 +11,6 @@ Masks: masked rows of K and V become zero before E and F. The R slots themselves
 masked: each mixes all tokens.
 """
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from linattn.contract import Capabilities, Method, MethodError
 from linattn.numerics import check_heads, column_mask, widen, zero_masked
+from linattn.torch_internals import parameters_of, with_own_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +81,10 @@ class LinformerAttention(nn.Module):
     def at_length(self, length: int) -> "LinformerAttention":
         """The same module for ``length`` tokens and no more, with only the columns they use."""
         self.check_length(length)
-        short = copy.copy(self)
-        short._parameters = dict(self._parameters)
+        short = with_own_parameters(self)
         short.config = LinformerConfig(rank=self.rank, max_length=length)
         short.max_length = length
-        for name, long in self._parameters.items():
+        for name, long in parameters_of(self).items():
             assert long is not None
             columns = long.detach()[:, :length].clone()
             setattr(short, name, nn.Parameter(columns, requires_grad=long.requires_grad))

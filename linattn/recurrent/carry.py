@@ -47,7 +47,7 @@ def _scanned(
     state: Tensor, chunks: list[Tensor], mask: Tensor, scale: float, delta: bool, decay: str
 ) -> tuple[Tensor, Tensor]:
     """The same as an operator of its own: torch.export would unroll the loop and fix its length."""
-    from torch._higher_order_ops.scan import scan
+    from linattn.torch_internals import scan
 
     def turn(state: Tensor, chunk: list[Tensor]) -> tuple[Tensor, Tensor]:
         return _turn(state, chunk, mask, scale, delta, decay)

@@ -100,7 +100,7 @@ def _looped(chunks: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -
 
 @torch.jit.unused
 def _scanned(chunks: list[Tensor], counted: Tensor, masks: Tensor, delta: bool) -> list[Tensor]:
-    from torch._higher_order_ops.scan import scan
+    from linattn.torch_internals import scan
 
     def turn(nothing: Tensor, chunk: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         return nothing + 1, _of_chunk(chunk, counted, masks, delta)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
+from linattn.torch_internals import CAPTURE_IMPORTS
 from linattn_export.build.estimate import require_memory
 from linattn_export.build.record import entry_of, metadata_of, record
 from linattn_export.build.shrink import shrink_repros
 from linattn_export.build.staging import check_output, staged
 from linattn_export.build.test_data import write_test_data
-from linattn_export.capture.program import IMPORTS as CAPTURE_IMPORTS
 from linattn_export.formats import FORMATS
 from linattn_export.formats.base import Format, Job
 from linattn_export.golden.outside import notes_of

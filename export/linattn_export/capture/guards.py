@@ -14,8 +14,15 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
+from linattn.torch_internals import (
+    ASSERT_SCALAR,
+    forget_guards,
+    python_text,
+    range_of,
+    told_of_guards,
+    tree_map,
+)
 from linattn_export.live_module.reasons import Place, caller
 from linattn_export.options.variants import Variant
 
@@ -25,7 +32,6 @@ Point = tuple[int, int]
 _AXES = ("batch", "sequence")
 _FULL_GRID = 2**14  # points
 _SHOWN = 4
-_ASSERTION = torch.ops.aten._assert_scalar.default
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,20 +45,13 @@ class Guard:
 @contextmanager
 def recorded(found: list[Guard]) -> Iterator[None]:
     """Collect the guards of a capture; those of the layout in memory only are none."""
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    original = ShapeEnv._log_guard
-
-    def record(env: Any, prefix: str, condition: Any, forcing_spec: bool) -> None:
+    def record(prefix: str, condition: Any) -> None:
         if "suppressed" not in prefix and all(condition != one.condition for one in found):
             found.append(Guard(condition, caller()))
-        original(env, prefix, condition, forcing_spec=forcing_spec)
 
-    ShapeEnv._log_guard = record  # type: ignore[method-assign, assignment]
-    try:
+    with told_of_guards(record):
         yield
-    finally:
-        ShapeEnv._log_guard = original  # type: ignore[method-assign]
 
 
 @dataclass(slots=True, eq=False)
@@ -97,23 +96,20 @@ class Attempt:
         """Take out of the program what would be checked of the declared axes at every run."""
         graph = self.program.graph
         for node in list(graph.nodes):
-            if node.target is _ASSERTION and (
+            if node.target is ASSERT_SCALAR and (
                 not isinstance(node.args[0], torch.fx.Node)
                 or self._known(_condition_of(node.args[0])) is not None
             ):
                 graph.erase_node(node)
         graph.eliminate_dead_code()
         self.program.graph_module.recompile()
-        self.program._guards_code = []
+        forget_guards(self.program)
 
     def declare(self, variant: Variant) -> None:
         """Give the program the declared ranges; a guard may have narrowed them."""
-        from torch.utils._sympy.value_ranges import ValueRanges
-
         for symbol, axis in self.symbols.items():
             size = variant.size(axis)
-            ranges: Any = ValueRanges(size.low, size.high)
-            self.program.range_constraints[symbol] = ranges
+            self.program.range_constraints[symbol] = range_of(size.low, size.high)
 
     def computes_as(self, other: "Attempt") -> bool:
         """Whether both programs are the same, node by node."""
@@ -219,9 +215,7 @@ def _condition_of(node: torch.fx.Node) -> Any:
 
 def _function(condition: Any, symbols: Mapping[Any, str]) -> Any:
     """As a function of the sizes by axis; one that cannot be worked out does not hold."""
-    from torch.utils._sympy.printers import PythonPrinter
-
-    text = PythonPrinter().doprint(condition)
+    text = python_text(condition)
     names = {str(symbol): axis for symbol, axis in symbols.items()}
     code = compile(text, "<guard>", "eval")
     space = {"math": math, "max": max, "min": min, "__builtins__": {}}
@@ -246,8 +240,8 @@ def _rows(program: ExportedProgram) -> list[Any]:
         (
             node.op,
             "" if node.op in ("placeholder", "output") else str(node.target),
-            pytree.tree_map(numbered, [node.args]),
-            pytree.tree_map(numbered, dict(node.kwargs)),
+            tree_map(numbered, [node.args]),
+            tree_map(numbered, dict(node.kwargs)),
         )
         for node in program.graph.nodes
     ]

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from linattn import torch_internals
 from linattn.recurrent.operator import as_operator
+from linattn.torch_internals import ASSERT_TENSOR_METADATA, forget_compiled
 from linattn_export.capture.guards import (
     Attempt,
     Failing,
@@ -38,21 +40,6 @@ from linattn_runtime_checks.contract.errors import ExportError, foreign
 
 # What torch records about the user's source: paths of this machine, in every node.
 _TRACES = ("stack_trace", "custom", "from_node", "source_fn_stack", "torch_fn")
-
-# What torch adds before a cast: it says nothing that the graph does not, and ties the file to the
-# device of the capture.
-_DEVICE_CHECK = torch.ops.aten._assert_tensor_metadata.default
-
-IMPORTS = (
-    "torch._dynamo",
-    "torch._functorch.aot_autograd",
-    "torch._inductor.output_code",
-    "torch.export._trace",
-    "torch.export._unlift",
-    "torch._export.non_strict_utils",
-)
-"""What torch.export imports in its midst."""
-
 
 _TRIES = 6
 """Captures for a condition that does not hold everywhere."""
@@ -114,7 +101,8 @@ def capture(entry: nn.Module, subject: Subject, variant: Variant) -> ExportedPro
     _require_inputs_kept(program, subject, variant)
     remember_places(program)
     for node in list(program.graph.nodes):
-        if node.target is _DEVICE_CHECK:
+        # It says nothing that the graph does not, and ties the file to the device of the capture.
+        if node.target is ASSERT_TENSOR_METADATA:
             program.graph.erase_node(node)
             continue
         for key in _TRACES:
@@ -289,10 +277,6 @@ def sizes_may_be_one() -> contextlib.AbstractContextManager[None]:
     torch.export otherwise decides that a size which comes out of another is not 1, and excludes
     every sequence that makes one chunk. Whether 1 works is seen by running the artifact.
     """
-    from torch.fx.experimental import _config
-
     # What torch.compile made of a scan of another length would be compared with this one's.
-    torch._dynamo.reset()
-    patch: Any = _config.patch  # type: ignore[attr-defined]
-    found: contextlib.AbstractContextManager[None] = patch(backed_size_oblivious=True)
-    return found
+    forget_compiled()
+    return torch_internals.sizes_may_be_one()

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from linattn.torch_internals import forget_dispatches
+
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _aten = torch.ops.aten
 
@@ -45,10 +47,10 @@ def kept() -> Iterator[None]:
         for operator, sizes in SIZES.items():
             operator.py_kernels.pop(_COMPOSITE, None)
             operator.py_impl(_COMPOSITE)(sizes)
-            operator._dispatch_cache.clear()
+            forget_dispatches(operator)
         yield
     finally:
         for operator, kernels in before.items():
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
-            operator._dispatch_cache.clear()
+            forget_dispatches(operator)

@@ -4,6 +4,7 @@ from collections import Counter
 
 import torch
 
+from linattn.torch_internals import OpOverload
 from linattn_export.capture.program import captured_with
 from linattn_export.live_module.reasons import Place, places_of
 from linattn_export.options.variants import Variant
@@ -31,7 +32,7 @@ def unrolled(
     for (place, _), count in Counter(
         (places[node.name], str(node.target))
         for node in nodes
-        if node.name in places and isinstance(node.target, torch._ops.OpOverload)
+        if node.name in places and isinstance(node.target, OpOverload)
     ).items():
         if count >= length - 1:
             repeated[place] += count

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
 
+from linattn.torch_internals import ONNX_IMPORTS, onnx_exporter, onnx_registry
 from linattn_export.capture.recurrences import kept
 from linattn_export.formats import onnx_recurrences, stable
 from linattn_export.formats.base import Format, Job, Written
@@ -216,9 +216,7 @@ def _shown(specs: list[TensorSpec]) -> str:
 
 @functools.cache
 def _registry() -> Any:
-    from torch.onnx._internal.exporter import _registration  # needs onnxscript
-
-    registry = _registration.ONNXRegistry.from_torchlib()
+    registry = onnx_registry()
     for operator, translation in (onnx_recurrences.translations() | stable.translations()).items():
         registry.register_op(operator, translation)
     return registry
@@ -231,35 +229,20 @@ def _exporter() -> Iterator[None]:
     It reads the table of operators from onnxscript's sources, and runs the program again, twice:
     see ``decomposition``.
     """
-    from torch.onnx._internal.exporter import _fx_passes, _registration
-
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
     registry = _registry()
-    original = _registration.ONNXRegistry.from_torchlib
-    decompose = _fx_passes.decompose_with_registry
-    promote = _fx_passes.insert_type_promotion_nodes
 
-    def decompose_if_needed(program: ExportedProgram, table: Any) -> ExportedProgram:
-        return as_traced(program) if needs_none(program, table) else decompose(program, table)
+    def undecomposed(program: ExportedProgram) -> ExportedProgram | None:
+        return as_traced(program) if needs_none(program, registry) else None
 
-    def promote_if_needed(graph_module: GraphModule) -> None:
-        if not promotes_nothing(graph_module):
-            promote(graph_module)
-
-    _registration.ONNXRegistry.from_torchlib = lambda *_, **__: registry  # type: ignore
-    _fx_passes.decompose_with_registry = decompose_if_needed  # type: ignore[assignment]
-    _fx_passes.insert_type_promotion_nodes = promote_if_needed
     try:
-        with warnings.catch_warnings():
+        with onnx_exporter(registry, undecomposed, promotes_nothing), warnings.catch_warnings():
             # torch.onnx uses a pytree class that torch itself has deprecated.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
             yield
     finally:
-        _registration.ONNXRegistry.from_torchlib = original  # type: ignore[method-assign]
-        _fx_passes.decompose_with_registry = decompose
-        _fx_passes.insert_type_promotion_nodes = promote
         logger.setLevel(level)
 
 
@@ -285,6 +268,6 @@ FORMAT = Format(
         "onnx_ir",
         "onnxscript.optimizer",
         "onnxscript.rewriter.onnx_fusions",
-        "torch.onnx._internal.exporter._core",
+        *ONNX_IMPORTS,
     ),
 )

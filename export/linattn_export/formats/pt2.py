@@ -2,11 +2,13 @@
 
 import io
 import logging
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import torch
 
+from linattn.torch_internals import PT2_IMPORTS, PT2_LOGGER
 from linattn_export.formats.base import Format, Job, Written
 from linattn_runtime_checks.contract.errors import ExportError
 
@@ -17,14 +19,17 @@ def write(job: Job, path: Path) -> Written:
     program.example_inputs = None  # they would be stored: megabytes, at long fixed lengths
     # To memory first: on a full disk torch's own writer aborts the process.
     content = io.BytesIO()
-    logger = logging.getLogger("torch._export.serde.serialize")
+    logger = logging.getLogger(PT2_LOGGER)
     logger.addFilter(_says_more)
     try:
         torch.export.save(program, content)
     finally:
         logger.removeFilter(_says_more)
     path.write_bytes(content.getvalue())
-    loaded = torch.export.load(path)
+    with warnings.catch_warnings():
+        # Torch 2.12 says that nobody should write into what it has read; nobody does.
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        loaded = torch.export.load(path)
     for name in ("batch", "sequence"):
         size = job.variant.size(name)
         if not size.fixed:
@@ -56,5 +61,5 @@ FORMAT = Format(
     file_name="model.pt2",
     unavailable=lambda: None,
     write=write,
-    imports=("torch._export.serde.serialize", "torch.export.pt2_archive._package"),
+    imports=PT2_IMPORTS,
 )

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
+from linattn.torch_internals import OpOverload
 from linattn_export.golden.pool import Inputs, candidates, moves, settled
 from linattn_export.inputs.cases import CasePlan
 from linattn_export.inputs.families import EDGE
@@ -231,7 +232,7 @@ def edge_of(node: fx.Node) -> tuple[int, float] | None:
 
 def _name(node: fx.Node) -> str:
     """Of an operator of PyTorch, whichever of its forms is called."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return ""
     return str(node.target.overloadpacket.__name__).rstrip("_")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from linattn.torch_internals import TorchDispatchMode
 from linattn_export.live_module.switches import under
 
 _aten = torch.ops.aten

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from linattn.torch_internals import TorchDispatchMode, without_onednn
 from linattn_export.live_module.switches import under
 
 _aten = torch.ops.aten
@@ -43,10 +43,5 @@ def with_rough_gates(module: nn.Module, run: Callable[[], Any]) -> Any | None:
     """What ``run`` gives with them; None where ``module`` has no such layer."""
     if not any(isinstance(part, nn.RNNBase) for part in module.modules()):
         return None
-    # oneDNN's layer is one operator too; torch.backends.mkldnn.flags warns of TF32.
-    enabled = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
+    with without_onednn():  # whose layer is one operator too
         return under(RoughGates(), run)
-    finally:
-        torch._C._set_mkldnn_enabled(enabled)

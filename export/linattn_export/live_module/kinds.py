@@ -12,13 +12,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from linattn.torch_internals import (
+    TRACED,
+    children_of,
+    compiled_call_of,
+    inside_compiled,
+    is_captured,
+    is_compiled,
+    set_compiled_call,
+)
 from linattn_export.live_module.reasons import places_in
 from linattn_export.live_module.signature import class_name
 from linattn_runtime_checks.contract.errors import UsageError
 
 _FRAME = re.compile(r"^(\S+)\((\d+)\):", re.MULTILINE)
 """A line of a trace, as torch.jit.trace keeps it."""
-_TRACED = (torch.jit._trace.TracedModule, torch.jit._trace.TopLevelTracedModule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +49,8 @@ class Kind:
     """Those that can be made nevertheless."""
 
 
-def _is_compiled(module: nn.Module) -> bool:
-    # Its class is in a package that takes seconds to import.
-    return type(module).__module__.startswith("torch._dynamo") and hasattr(module, "_orig_mod")
-
-
 def _is_scripted(module: nn.Module) -> bool:
-    return isinstance(module, torch.jit.ScriptModule) and not isinstance(module, _TRACED)
+    return isinstance(module, torch.jit.ScriptModule) and not isinstance(module, TRACED)
 
 
 def _is_frozen(module: nn.Module) -> bool:
@@ -67,8 +70,8 @@ def _is_on_meta(module: nn.Module) -> bool:
 WRAPPERS = (
     Wrapper(
         name="torch.compile",
-        holds=_is_compiled,
-        inside=lambda module: module._orig_mod,
+        holds=is_compiled,
+        inside=inside_compiled,
     ),
     Wrapper(
         name="DataParallel",
@@ -129,13 +132,14 @@ def _wrapper_of(module: nn.Module) -> Wrapper | None:
 @contextmanager
 def parts_unwrapped(module: nn.Module) -> Iterator[None]:
     """Put what is inside in the place of every part that is wrapped, until the end of the block."""
+    calls: list[tuple[nn.Module, Any]] = []
     taken: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for part in list(module.modules()):
-            if part.__dict__.get("_compiled_call_impl") is not None:  # by module.compile()
-                taken.append((part.__dict__, "_compiled_call_impl", part._compiled_call_impl))
-                part._compiled_call_impl = None
-            children = {} if isinstance(part, torch.jit.ScriptModule) else part._modules
+            if (call := compiled_call_of(part)) is not None:
+                calls.append((part, call))
+                set_compiled_call(part, None)
+            children = {} if isinstance(part, torch.jit.ScriptModule) else children_of(part)
             for name, child in children.items():
                 inside = None if child is None else unwrapped(child)[0]
                 if inside is not child:
@@ -145,6 +149,8 @@ def parts_unwrapped(module: nn.Module) -> Iterator[None]:
     finally:
         for place, name, value in reversed(taken):
             place[name] = value
+        for part, call in calls:
+            set_compiled_call(part, call)
 
 
 def require_exportable(module: nn.Module, formats: Sequence[str]) -> None:
@@ -170,9 +176,9 @@ def require_exportable(module: nn.Module, formats: Sequence[str]) -> None:
 def advice_for(module: nn.Module) -> str:
     """What to add where a module fails or draws random numbers: how it was made explains it."""
     parts = list(module.modules())
-    if any(isinstance(part, _TRACED) for part in parts):
+    if any(isinstance(part, TRACED) for part in parts):
         made = "torch.jit.trace keeps the sizes and the mode that it was made with"
-    elif any(isinstance(part, torch.fx.GraphModule) and _captured(part) for part in parts):
+    elif any(isinstance(part, torch.fx.GraphModule) and is_captured(part) for part in parts):
         made = "torch.export keeps the sizes and the mode that it was made with"
     else:
         return ""
@@ -214,7 +220,3 @@ def _draws(kind: str) -> bool:
         return False
     overloads = [getattr(packet, overload) for overload in packet.overloads()]
     return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)
-
-
-def _captured(part: nn.Module) -> bool:
-    return hasattr(part, "_guards_fn") or hasattr(part, "_in_spec")

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.export import ExportedProgram
 
+from linattn.torch_internals import HigherOrderOperator, OpOverload
 from linattn_runtime_checks.contract.errors import foreign
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
@@ -173,7 +174,7 @@ def why_not_translated(error: Exception, program: ExportedProgram, known: Any) -
     places = _PLACES.get(program, {})
     for node in program.graph.nodes:
         name = getattr(node.target, "_name", None)
-        if isinstance(node.target, torch._ops.HigherOrderOperator) and name not in _WITH_FUNCTIONS:
+        if isinstance(node.target, HigherOrderOperator) and name not in _WITH_FUNCTIONS:
             return (
                 f"ONNX has nothing for the operator {name}{shown_place(program, node)}; in a "
                 "branch on torch.compiler.is_exporting(), write it with plain PyTorch operators "
@@ -183,7 +184,7 @@ def why_not_translated(error: Exception, program: ExportedProgram, known: Any) -
     missing = [
         node
         for node in program.graph.nodes
-        if isinstance(node.target, torch._ops.OpOverload) and not known(node.target)
+        if isinstance(node.target, OpOverload) and not known(node.target)
     ]
     named = re.search(r"op='([\w.]+)', overload='(\w+)'", str(cause))
     exact = [n for n in missing if named and str(n.target) == ".".join(named.groups())]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from linattn.torch_internals import forward_schema
+
 
 def class_name(module: nn.Module) -> str:
     """The name of its class, also of one that was scripted, traced or captured."""
@@ -18,7 +20,7 @@ def parameters_of(module: nn.Module) -> Mapping[str, inspect.Parameter]:
     if not isinstance(module, torch.jit.ScriptModule):
         return inspect.signature(module.forward).parameters
     kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
-    arguments = module._c._get_method("forward").schema.arguments[1:]
+    arguments = forward_schema(module).arguments[1:]
     return {
         argument.name: inspect.Parameter(
             argument.name,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
+from linattn.torch_internals import HIGHER_ORDER_FILES, forget_compiled
 
 
 def under(mode: AbstractContextManager[Any], call: Callable[[], Any]) -> Any | None:
@@ -19,7 +19,7 @@ def under(mode: AbstractContextManager[Any], call: Callable[[], Any]) -> Any | N
     except Exception as error:
         if not _of_an_operator_with_functions(error):
             raise
-        torch._dynamo.reset()
+        forget_compiled()
         return None
 
 
@@ -29,8 +29,7 @@ def _of_an_operator_with_functions(error: BaseException | None) -> bool:
         while trace is not None:
             frames.append(trace.tb_frame.f_code.co_filename.replace("\\", "/"))
             trace = trace.tb_next
-        known = ("torch/_higher_order_ops/", "torch/nn/attention/flex_attention.py")
-        if any(part in file for file in frames for part in known):
+        if any(part in file for file in frames for part in HIGHER_ORDER_FILES):
             return True
         error = error.__cause__
     return False

@@ -5,9 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from linattn.torch_internals import TorchDispatchMode, schema_of, tree_leaves
 from linattn_export.live_module.kept import same
 from linattn_export.live_module.reasons import Place, caller
 from linattn_export.live_module.switches import under
@@ -67,7 +66,7 @@ def writes_of(
 def _written(func: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Tensor]:
     """The tensors that an operator's schema says it writes into."""
     found = []
-    for index, argument in enumerate(func._schema.arguments):
+    for index, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[index] if index < len(args) else kwargs.get(argument.name)
             found += [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]

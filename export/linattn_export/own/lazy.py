@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from linattn.torch_internals import buffers_of, parameters_of, unsaved_buffers_of
 from linattn_export.inputs.drawing import draw
 from linattn_export.live_module.modes import evaluated
 from linattn_export.own.call import make_entry
@@ -39,11 +40,11 @@ def initialise(module: nn.Module, inputs: Inputs, specs: tuple[InputSpec, ...], 
 def make_room(module: nn.Module) -> None:
     """Give what a state dict holds of weights on the meta device memory on the CPU."""
     for part in module.modules():
-        for name, parameter in part._parameters.items():
+        for name, parameter in parameters_of(part).items():
             if parameter is not None and parameter.is_meta:
                 room = torch.empty_like(parameter, device="cpu")
-                part._parameters[name] = nn.Parameter(room, parameter.requires_grad)
-        for name, buffer in part._buffers.items():
-            kept = name not in part._non_persistent_buffers_set
+                parameters_of(part)[name] = nn.Parameter(room, parameter.requires_grad)
+        for name, buffer in buffers_of(part).items():
+            kept = name not in unsaved_buffers_of(part)
             if buffer is not None and buffer.is_meta and kept:
-                part._buffers[name] = torch.empty_like(buffer, device="cpu")
+                buffers_of(part)[name] = torch.empty_like(buffer, device="cpu")

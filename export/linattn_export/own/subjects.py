@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 
 from torch import nn
 
+from linattn.torch_internals import import_compiler
 from linattn_export.formats import FORMATS
 from linattn_export.live_module.borrow import borrowed
 from linattn_export.live_module.kinds import parts_unwrapped, require_exportable, unwrapped
@@ -51,7 +51,7 @@ def subjects_from(
 ) -> Iterator[list[Subject]]:
     """The subject of ``module``, which is lent for the time of a build and given back as it was."""
     with interrupts_wait(every=True):
-        import_module("torch._dynamo")  # the first operator that is watched would import it
+        import_compiler()  # the first operator that is watched would import it
     inside, around = unwrapped(module)
     label = class_name(inside)
     formats = request.formats or tuple(FORMATS)

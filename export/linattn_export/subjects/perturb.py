@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from linattn import float64
 from linattn_export.inputs.domain import inside
 from linattn_models import InputSpec
 
@@ -61,8 +62,6 @@ def nearby_inputs(
 
 def _move(tensor: Tensor, dtype: torch.dtype, key: str, units: float = 1.0) -> Tensor:
     generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
-    limits = torch.finfo(dtype)
     draw = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
-    # Below the smallest normal number the distance of neighbours no longer shrinks.
-    unit = torch.clamp(tensor.abs(), min=limits.smallest_normal) * (units * limits.eps / 2)
-    return torch.where(tensor == 0, tensor, tensor + (2 * draw - 1) * unit)
+    wide = tensor.detach().to("cpu", torch.float64, copy=True)
+    return float64.moved(wide, draw, dtype, units)

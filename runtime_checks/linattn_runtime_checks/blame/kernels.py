@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linattn_runtime_checks.blame.widened import Nodes
-from linattn_runtime_checks.contract.verdict import SENSITIVITY_FACTOR, Error, K, error_of
+from linattn_runtime_checks.contract.verdict import SENSITIVITY_FACTOR, Error, K, error_of, move
 from linattn_runtime_checks.runtimes.base import Tensors
 
 UNIT = 2.0**-24
@@ -77,12 +77,12 @@ def measure(
         if got.dtype != np.float32 or got.shape != exact[name].shape:
             continue
         error = error_of(got, exact[name])
-        if not _beyond(error, Error(row=UNIT, whole=UNIT)):
+        if error.multiple_of(Error(row=UNIT, whole=UNIT)) <= K:
             continue
         allowed = allowed or _rounding(nodes, index, values, exact)
-        if not _beyond(error, allowed[name]):
+        multiple = error.multiple_of(allowed[name])
+        if multiple <= K:
             continue
-        multiple = max(error.row / allowed[name].row, error.whole / allowed[name].whole)
         if worst is None or multiple > worst.multiple:
             worst = Inexact(
                 node=node.name or name,
@@ -98,7 +98,9 @@ def moved(value: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
     """Every element moved by up to one rounding unit; what is not in single precision stays."""
     if value.dtype != np.float32:
         return value
-    return np.asarray(value.astype(np.float64) * (1 + UNIT * chance.uniform(-1, 1, value.shape)))
+    limits, wide = np.finfo(np.float32), np.atleast_1d(value.astype(np.float64))
+    move(wide, chance.random(wide.shape), float(limits.eps), float(limits.smallest_normal))
+    return wide.reshape(value.shape)
 
 
 def _rounding(nodes: Nodes, index: int, values: Tensors, exact: Tensors) -> dict[str, Error]:
@@ -115,10 +117,6 @@ def _rounding(nodes: Nodes, index: int, values: Tensors, exact: Tensors) -> dict
                 step = error_of(value, exact[name]).times(SENSITIVITY_FACTOR)
                 found[name] = found[name].largest(step)
     return found
-
-
-def _beyond(error: Error, allowed: Error) -> bool:
-    return error.row > K * allowed.row or error.whole > K * allowed.whole
 
 
 def _gross(

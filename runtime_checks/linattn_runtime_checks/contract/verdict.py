@@ -50,6 +50,10 @@ class Error:
         """Both parts scaled."""
         return Error(row=self.row * factor, whole=self.whole * factor)
 
+    def multiple_of(self, allowed: "Error") -> float:
+        """The larger quotient of the parts; infinite where nothing is allowed and there is some."""
+        return max(_quotient(self.row, allowed.row), _quotient(self.whole, allowed.whole))
+
 
 ZERO = Error(row=0.0, whole=0.0)
 
@@ -72,6 +76,28 @@ class Comparison:
     def passed(self) -> bool:
         """Whether the output is right."""
         return self.code is Code.PASS
+
+
+def move(
+    values: NDArray[np.float64],
+    draw: NDArray[np.float64],
+    eps: float,
+    smallest_normal: float,
+    units: float = 1.0,
+) -> None:
+    """Move every number by up to ``units`` rounding units of a dtype, in place.
+
+    Below the smallest normal number the distance of neighbours shrinks no further. Zero stays zero.
+
+    Args:
+        values: what is moved.
+        draw: from 0 to 1, of the same shape: from down to up.
+        eps: of the dtype; half of it is the rounding unit.
+        smallest_normal: of the dtype.
+        units: how many of them, at most.
+    """
+    unit = np.maximum(np.abs(values), smallest_normal) * (units * eps / 2)
+    values += np.where(values == 0, 0.0, (2 * draw - 1) * unit)
 
 
 def yardstick(eager: Error, sensitivity: Error) -> Error:
@@ -192,7 +218,7 @@ def _judge_finite(
             **worst,
         )
     error = _error(_rows(difference), norms, _floor(actual))
-    multiple = max(_quotient(error.row, allowed.row), _quotient(error.whole, allowed.whole))
+    multiple = error.multiple_of(allowed)
     numbers: dict[str, Any] = dict(
         multiple=multiple, row_error=error.row, whole_error=error.whole, **worst
     )
