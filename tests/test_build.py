@@ -161,9 +161,11 @@ def test_other_seeds_give_other_weights(tmp_path: Path) -> None:
 )
 def test_every_method_with_a_mask_in_every_format(method: str, tmp_path: Path) -> None:
     options = RANK_8 if method == "linformer" else {}
+    lengths = () if METHODS[method].capabilities.causal else (16,)
     folder, report = small(
-        tmp_path, methods=(method,), formats=(), mask=True, options=options, entries=("forward",)
-    )
+        tmp_path, methods=(method,), formats=(), mask=True, options=options, entries=("forward",),
+        lengths=lengths,
+    )  # fmt: skip
     assert report.exit_code is ExitCode.PASS, report.model_dump_json(indent=1)
     families = {c.family for a in report.artifacts for r in a.runtimes for c in r.cases}
     assert {"right-padding", "left-padding", "one-empty", "one-token"} <= families
@@ -206,7 +208,7 @@ OPSETS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("opset", OPSETS)
 def test_the_opset_asked_for_is_the_opset_written(opset: int, tmp_path: Path) -> None:
-    methods = ("softmax", "elu", "taylor", "retention")
+    methods = ("softmax", "retention")  # between them every operator that a method needs
     folder, report = small(tmp_path, methods=methods, opset=opset, lengths=(), mask=True)
     assert report.exit_code is ExitCode.PASS
     for method in methods:

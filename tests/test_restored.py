@@ -164,6 +164,7 @@ def test_what_is_changed_within_is_restored_after_an_error() -> None:
 
 _INTERRUPTED = """
 import importlib.abc, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 import torch
 from linattn_export import export_module
 
