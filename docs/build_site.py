@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,7 @@ def build(output: Path) -> int:
 
 
 def copy_pages(folder: Path) -> None:
-    """Copy the settings, ``docs/``, and what pages link to outside of it, and what that links to."""
+    """Copy the settings, ``docs/``, what pages link to outside of it, and what that links to."""
     shutil.copyfile(ROOT / "mkdocs.yml", folder / "mkdocs.yml")
     pages = (path for path in (ROOT / "docs").rglob("*") if path.is_file())
     waiting = [str(path.relative_to(ROOT)) for path in pages if path.suffix != ".py"]
@@ -42,7 +43,7 @@ def copy_pages(folder: Path) -> None:
             shutil.copyfile(ROOT / source, target)
             continue
         text = (ROOT / source).read_text(encoding="utf-8")
-        target.write_text(LINK.sub(lambda match: _moved(source, match), text), encoding="utf-8")
+        target.write_text(LINK.sub(partial(_moved, source), text), encoding="utf-8")
         linked = {_source(source, name) for name, _ in LINK.findall(text)}
         more = {name for name in linked - known if (ROOT / name).is_file()}
         known |= more
