@@ -40,3 +40,7 @@ def performed(
         if check.name in names or (not names and check.when is When.LAST_MODE):
             perform(check, context)
     return context.result
+
+
+OF_STREAMS = {"future-leaks", "state-forgotten", "state-kept", "state-fades"}
+"""Planted by tests/test_streaming.py: no layer here is causal."""

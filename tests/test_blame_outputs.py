@@ -29,7 +29,7 @@ from linattn_runtime_checks.contract.golden_pack import (
 )
 from linattn_runtime_checks.contract.manifest import Artifact, StoredFile, TensorSpec
 from linattn_runtime_checks.results.report import CaseResult, RuntimeResult
-from test_own_refusals import SPEC
+from own_specs import SPEC
 
 EXACT, ROUGH = StoredError(row=1e-7, whole=1e-7), StoredError(row=1e-2, whole=1e-2)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from changed_sessions import Change, codes, nothing
 from conftest import BuildOnce
 from linattn import LAYERS, METHODS, record_of
 from linattn_export.formats.base import Job
@@ -18,7 +19,6 @@ from linattn_runtime_checks.contract.manifest import TensorSpec, read
 from linattn_runtime_checks.contract.token_axes import another_from
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Tensors
-from test_invariances import Change, codes, nothing
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from linattn_models import Model
 from linattn_runtime_checks.checks.base import Check
 from linattn_runtime_checks.faults.graphs import GraphFault
 from linattn_runtime_checks.runtimes.base import Runtime
-from test_rooms import ROOMS
+from rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

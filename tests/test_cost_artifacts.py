@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
+from cost_graphs import WIDTH, artifact_of
 from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.cost.certificate import CostCertificate
 from linattn_runtime_checks.cost.graph import certify_onnx, certify_program
-from test_cost import WIDTH, artifact_of
 
 
 def certificates(folder: Path) -> dict[tuple[str, str, str], CostCertificate]:

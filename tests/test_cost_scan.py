@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from test_cost import artifact_of, certify
+from cost_graphs import artifact_of, certify
 
 
 def body(nodes: list[onnx.NodeProto]) -> onnx.GraphProto:

@@ -20,7 +20,7 @@ from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import foreign
 from linattn_runtime_checks.contract.flags import as_flags, default_of, flag, flags_of, recorded
 from linattn_runtime_checks.options import Options
-from test_rooms import ROOMS
+from rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
 _BUILD: Any = typer.main.get_command(linattn_export.cli.app)

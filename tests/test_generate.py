@@ -15,7 +15,7 @@ import pytest
 from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode
-from test_readme import block
+from readme_blocks import block
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "generate.py"
 WITHOUT_TORCH = (

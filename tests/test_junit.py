@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from artifact_reports import artifact, case, report
 from folders import DYNAMIC, FIXED, alter, change_weight, flip
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.contract.codes import CODES, Code
@@ -18,8 +19,6 @@ from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from linattn_runtime_checks.report.junit import outcomes, render
 from linattn_runtime_checks.results.report import (
-    ArtifactResult,
-    CaseResult,
     CheckResult,
     Finding,
     Report,
@@ -85,40 +84,6 @@ def verdicts(root: ET.Element) -> dict[str, str]:
 def checked(folder: Path, *runtimes: str) -> Report:
     request = CheckRequest(runtimes=runtimes or ("ort-cpu",), latency=False, quiet=True)
     return check_folder(folder, read(folder), request)
-
-
-def case(code: Code = Code.PASS, message: str = "", **values: object) -> CaseResult:
-    known = {"mode": "optimizer-on", "case": "normal-b1-n16", "family": "normal"}
-    sizes = {"batch": 1, "sequence": 16, "code": code, "message": message, "multiple": 1.0}
-    return CaseResult.model_validate(known | sizes | values)
-
-
-def artifact(*runtimes: RuntimeResult, name: str = DYNAMIC, high: int = 64) -> ArtifactResult:
-    model, method, form, variant = name.split("/")
-    return ArtifactResult(
-        id=name,
-        model=model,
-        method=method,
-        format=form,
-        variant=variant,
-        bytes=1,
-        parameters=1,
-        nodes=1,
-        declared_sequence=(16, high),
-        runtimes=list(runtimes),
-    )
-
-
-def report(*artifacts: ArtifactResult, findings: tuple[Finding, ...] = ()) -> Report:
-    found = Report(
-        environment={},
-        runtimes=["ort-cpu"],
-        left_out={"ort-cuda": "no CUDAExecutionProvider", "torchscript": "torch is not installed"},
-        artifacts=list(artifacts),
-        findings=list(findings),
-    )
-    found.settle(unjudged_is_unverified=False)
-    return found
 
 
 # Real reports

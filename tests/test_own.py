@@ -24,16 +24,7 @@ from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
 from linattn_runtime_checks.judging.live import live_packs
 from linattn_runtime_checks.results.report import Report
-from test_own_refusals import PAIR, SPEC
-
-TOKENS: dict[str, Any] = {
-    "symbols": {"batch": "1:6", "sequence": "1:70"},
-    "inputs": {
-        "tokens": {"dtype": "int64", "shape": ["batch", "sequence"], "range": [0, 31]},
-        "attention_mask": {"kind": "mask", "shape": ["batch", "sequence"]},
-    },
-    "promises": {"cost": "linear"},
-}
+from own_specs import PAIR, SPEC, TOKENS
 
 
 def exported(module: nn.Module, spec: Any, folder: Path, **options: Any) -> Report:

@@ -21,8 +21,8 @@ from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.manifest import read
 from linattn_runtime_checks.judging.folder import CheckRequest, check_folder
+from own_specs import TOKENS
 from processes import children_of
-from test_own import TOKENS
 
 GIB = 2**30
 

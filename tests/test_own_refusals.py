@@ -14,21 +14,7 @@ from linattn_export import export_module
 from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExportError, LinattnError, UsageError
-
-SPEC: dict[str, Any] = {
-    "symbols": {"batch": "1:8", "sequence": "1:60"},
-    "inputs": {"x": {"shape": ["batch", "sequence", 8]}},
-}
-PAIR: dict[str, Any] = {
-    "symbols": {"batch": "1:4", "sequence": "1:20"},
-    "inputs": {
-        "pair": {
-            "left": {"shape": ["batch", "sequence", 8]},
-            "right": {"shape": ["batch", "sequence"], "dtype": "int32", "range": [3, 9]},
-        },
-        "scale": {"shape": [8]},
-    },
-}
+from own_specs import PAIR, SPEC
 
 
 def refused(module: Any, spec: dict[str, Any], tmp_path: Path, **options: Any) -> LinattnError:

@@ -12,7 +12,7 @@ from linattn_export import export_module
 from linattn_export.own.spec import read_spec
 from linattn_runtime_checks.contract.errors import UsageError
 from own_nets import Plain, Structured
-from test_own_refusals import PAIR
+from own_specs import PAIR
 
 X: dict[str, Any] = {"shape": ["batch", "sequence", 8]}
 SYMBOLS = {"batch": "1:8", "sequence": "1:40"}

@@ -17,7 +17,7 @@ from linattn_runtime_checks.contract.codes import Code
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.golden_pack import open_reference
 from linattn_runtime_checks.contract.verdict import compare
-from test_own_refusals import SPEC
+from own_specs import SPEC
 
 LONG = SPEC | {"symbols": {"batch": "1:2", "sequence": "1:4096"}}
 

@@ -1,6 +1,5 @@
 """Each fault is planted in what is exported, and must be seen."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,16 +12,14 @@ from linattn.methods.elu import EluAttention
 from linattn.methods.softmax import SoftmaxAttention
 from linattn.methods.taylor import TaylorAttention
 from linattn_export.build.pipeline import build
-from linattn_export.capture import program as capture_module
 from linattn_export.formats.onnx_graph import FORMAT as ONNX
 from linattn_export.options.request import BuildRequest
 from linattn_export.subjects.subject import Subject
 from linattn_models import MODELS
 from linattn_runtime_checks.contract.errors import ExitCode, ExportError
 from linattn_runtime_checks.results.report import Report
+from planting import Forward, elu, normaliser_dropped, phi, plant
 from siblings import siblings
-
-Forward = Callable[..., Tensor]
 
 
 def report_of(tmp_path: Path, method: str, *, mask: bool = False, dynamic: str = "1:300") -> Report:
@@ -51,36 +48,8 @@ def codes(report: Report) -> set[str]:
     return {finding.code for finding in findings}
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, module: type[nn.Module], forward: Forward) -> None:
-    """Export ``forward`` in place of the module's own; the reference keeps the right one."""
-    original = module.forward
-    real_capture = capture_module.capture
-
-    def capture_faulty(*args: object) -> object:
-        monkeypatch.setattr(module, "forward", forward)
-        try:
-            return real_capture(*args)  # type: ignore[arg-type]
-        finally:
-            monkeypatch.setattr(module, "forward", original)
-
-    monkeypatch.setattr("linattn_export.formats.base.capture", capture_faulty)
-
-
-def phi(x: Tensor) -> Tensor:
-    return torch.relu(x) + torch.exp(torch.clamp(x, max=0.0))
-
-
-def elu(q: Tensor, k: Tensor, v: Tensor, eps: float = 1e-6, scale: float = 1.0) -> Tensor:
-    k = phi(k)
-    return phi(q) @ (k.transpose(-1, -2) @ v) / (phi(q) @ k.sum(-2).unsqueeze(-1) * scale + eps)
-
-
 def query_ignored(self: nn.Module, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return elu(torch.zeros_like(q), k, v)
-
-
-def normaliser_dropped(self: nn.Module, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return phi(q) @ (phi(k).transpose(-1, -2) @ v)
 
 
 def normaliser_off_by_a_ten_thousandth(self: nn.Module, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from linattn_runtime_checks.contract.codes import CODES, Code
 from linattn_runtime_checks.contract.errors import ExitCode, UsageError
 from linattn_runtime_checks.judging.policy import parse_fail_on
 from linattn_runtime_checks.results.report import Finding, Report
-from test_report import artifact, report
+from method_reports import artifact, report
 
 
 def with_findings(*codes: Code) -> Report:

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-
-
-def block(marker: str) -> str:
-    """The code below ``<!-- marker -->``."""
-    found = re.search(rf"<!-- {marker} -->\n```\w+\n(.*?)```", README.read_text(), re.DOTALL)
-    assert found is not None, marker
-    return found.group(1).strip()
+from readme_blocks import README, ROOT, block
 
 
 def test_it_can_be_read_in_one_go() -> None:

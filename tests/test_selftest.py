@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from checking import OF_STREAMS
 from conftest import BuildOnce, CallCli
 from folders import CHECK, DYNAMIC, alter, change_weight, edit
 from linattn_export.options.request import BuildRequest
@@ -19,9 +20,6 @@ from linattn_runtime_checks.faults.graphs import GRAPH_FAULTS, GraphFault, none
 from linattn_runtime_checks.faults.mathematics import weight_moved
 from linattn_runtime_checks.faults.sessions import SESSION_FAULTS
 from linattn_runtime_checks.judging import selftest
-
-OF_STREAMS = {"future-leaks", "state-forgotten", "state-kept", "state-fades"}
-"""Planted by tests/test_streaming.py: no layer here is causal."""
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from linattn_export.options.request import BuildRequest
 from linattn_export.subjects.making import make_subjects
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.results.report import ArtifactResult
-from test_planted_faults import normaliser_dropped, plant
+from planting import normaliser_dropped, plant
 
 
 def request(tmp_path: Path, **changes: object) -> BuildRequest:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from checking import performed
+from checking import OF_STREAMS, performed
 from conftest import BuildOnce, CallCli
 from folders import CHECK
 from linattn_export.build.pipeline import build
@@ -24,7 +24,6 @@ from linattn_runtime_checks.contract.golden_pack import open_reference
 from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions, Tensors
-from test_selftest import OF_STREAMS
 
 REQUEST = BuildRequest(
     methods=("gated_delta",),

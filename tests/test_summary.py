@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from artifact_reports import artifact, case, report
 from linattn_runtime_checks.contract.codes import CODES, Code
 from linattn_runtime_checks.report.families import family_table
 from linattn_runtime_checks.report.summary import MOST_CHARACTERS, render
@@ -14,7 +15,6 @@ from linattn_runtime_checks.results.report import (
     Report,
     RuntimeResult,
 )
-from test_junit import artifact, case, report
 
 LIMIT_OF_GITHUB = 65_536
 

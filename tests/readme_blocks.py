@@ -1,0 +1,16 @@
+"""The README's blocks of code."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+README = ROOT / "README.md"
+
+
+def block(marker: str) -> str:
+    """The code below ``<!-- marker -->``."""
+    found = re.search(rf"<!-- {marker} -->\n```\w+\n(.*?)```", README.read_text(), re.DOTALL)
+    assert found is not None, marker
+    return found.group(1).strip()
