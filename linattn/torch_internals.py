@@ -1,7 +1,7 @@
 """Everything that linattn takes from inside of torch, in one place.
 
 What is here has no promise from torch to stay: a name with an underscore, or an attribute of one of
-its objects. No other file of ours may use such; ``tests/test_torch_internals.py`` sees to that, and
+its objects. No other file of ours may use such; ``test_torch_internals.py`` sees to that, and
 shows of each part that it does what is relied on. A new release of torch is work in this file; the
 suites ran with 2.13.0 and 2.12.1.
 """

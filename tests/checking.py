@@ -43,4 +43,4 @@ def performed(
 
 
 OF_STREAMS = {"future-leaks", "state-forgotten", "state-kept", "state-fades"}
-"""Planted by tests/test_streaming.py: no layer here is causal."""
+"""Planted by tests/export/test_streaming.py: no layer here is causal."""

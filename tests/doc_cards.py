@@ -143,7 +143,7 @@ print(tuple(output.shape))
 (2, 100, {WIDTH})
 ```
 
-<!-- not run: takes minutes; tests/test_build.py and test_streaming_lengths.py build each method -->
+<!-- not run: takes minutes; tests/export/test_build.py builds each method -->
 ```sh
 linattn-export build -m {name} -o {name}
 ```"""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-NOTE = "<!-- Written by python tests/test_doc_pages.py --write -->"
+NOTE = "<!-- Written by python tests/write_docs.py -->"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

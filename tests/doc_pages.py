@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import typer.main
@@ -16,8 +15,12 @@ from linattn.adoption import PEERS
 from linattn_export.listing import tables
 from linattn_export.options.onnx_forms import FORMS, release
 from linattn_runtime_checks.contract.errors import ExitCode
+from roots import ROOT
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
+SITE = ROOT / "mkdocs.yml"
+BEGIN = "      # cards: written by tests/write_docs.py\n"
+END = "      # end of cards\n"
 
 
 def pages() -> dict[str, str]:

@@ -7,8 +7,8 @@ from types import ModuleType
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.golden_pack import Case, Reference, Tensors
 from linattn_runtime_checks.contract.verdict import Comparison, compare
+from roots import ROOT
 
-ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 ARTIFACT = "layer/elu/onnx/dynamic"
 SCRIPT = "layer/elu/torchscript/dynamic"

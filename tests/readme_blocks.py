@@ -1,10 +1,8 @@
 """The README's blocks of code."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-
+from roots import ROOT
 
 README = ROOT / "README.md"
 

@@ -25,8 +25,9 @@ from linattn_runtime_checks.faults.editing import Graph
 from linattn_runtime_checks.faults.masks import mask_on_value_only
 from linattn_runtime_checks.faults.mathematics import normaliser_dropped
 from linattn_runtime_checks.results.report import Report
+from roots import ROOT
 
-TRAINING = Path(__file__).parents[1] / "models" / "training" / "langid.py"
+TRAINING = ROOT / "models" / "training" / "langid.py"
 HELD_OUT = FOLDER / "langid" / "held_out.safetensors"
 TRAINED = sorted({path.stem for path in HELD_OUT.parent.glob("*.safetensors")} - {"held_out"})
 

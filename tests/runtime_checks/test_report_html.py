@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,7 @@ from linattn_runtime_checks.report.html import render_html
 from linattn_runtime_checks.report.html.verdict import SHOWN
 from linattn_runtime_checks.results.report import Finding, Report
 from page_elements import SCRIPT, STATES, Page, rendered
+from roots import ROOT
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_same_report_gives_the_same_bytes(pages: dict[str, str]) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True,
-        cwd=Path(__file__).parents[1], env={**os.environ, "PYTHONHASHSEED": "7"},
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "7"},
     )  # fmt: skip
     assert done.stdout.decode() == pages["pass"]
 

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from linattn_runtime_checks.checks.base import Check
 from linattn_runtime_checks.faults.graphs import GraphFault
 from linattn_runtime_checks.runtimes.base import Runtime
 from rooms import ROOMS
+from roots import ROOT
 
-ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PATHS = sorted(set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", TEXT)))
 

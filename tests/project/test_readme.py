@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from readme_blocks import README, ROOT, block
+from readme_blocks import README, block
+from roots import ROOT
 
 
 def test_it_can_be_read_in_one_go() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "prove_cuda.py"
+from roots import ROOT
+
+SCRIPT = ROOT / "benchmarks" / "prove_cuda.py"
 ITEMS = ("misspelt", "no device", "available", "artifacts", "placement", "tf32", "tf32 bites")
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from linattn import torch_internals as inside
+from roots import ROOT
 
-ROOT = Path(__file__).parents[1]
 HOME = ROOT / "linattn" / "torch_internals.py"
 PACKAGES = ("linattn", "models", "export", "runtime_checks", "benchmarks")
 ELSEWHERE = {

@@ -231,7 +231,7 @@ def test_what_ours_has_not_is_named(name: str) -> None:
 def test_at_least_ten_classes_are_covered() -> None:
     covered = {layer_name(built(make)) for make in SAME.values()}
     covered |= {layer_name(built(make)) for make, _ in WRONG.values()}
-    # Those of flash-linear-attention: tests/test_references_fla.py.
+    # Those of flash-linear-attention: tests/linattn/test_references_fla.py.
     assert covered == {name for name in PEERS if not name.startswith("fla.")}
     assert len(covered) > 10
 

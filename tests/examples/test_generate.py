@@ -16,8 +16,9 @@ from linattn_export.build.pipeline import build
 from linattn_export.options.request import BuildRequest
 from linattn_runtime_checks.contract.errors import ExitCode
 from readme_blocks import block
+from roots import ROOT
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "generate.py"
+EXAMPLE = ROOT / "examples" / "generate.py"
 WITHOUT_TORCH = (
     "import runpy, sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"

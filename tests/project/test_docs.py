@@ -15,8 +15,8 @@ import typer.main
 import linattn_export.cli
 import linattn_runtime_checks.cli
 from doc_blocks import blocks, faults, run_page
+from roots import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md"))}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
@@ -147,7 +147,7 @@ def test_files_are_there_for_the_blocks_after_them(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "docs" / "build_site.py", tmp_path / "site"]
+    command = [sys.executable, str(ROOT / "docs" / "build_site.py"), str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"needs: pip install -e '.[docs]'\n{done.stdout}{done.stderr}"
     built = sorted(tmp_path.rglob("*.html"))

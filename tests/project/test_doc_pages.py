@@ -1,31 +1,23 @@
-"""The pages that are made from tables say what the tables say; ``--write`` writes them anew."""
-
-import sys
-from pathlib import Path
+"""The pages that are made from tables say what the tables say."""
 
 import pytest
 
-from doc_pages import navigation, pages
+from doc_pages import BEGIN, DOCS, END, SITE, navigation, pages
 from linattn import NAMES, record_of
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-SITE = ROOT / "mkdocs.yml"
-BEGIN = "      # cards: written by tests/test_doc_pages.py --write\n"
-END = "      # end of cards\n"
 PAGES = pages()
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_that_of_the_tables(path: str) -> None:
     written = (DOCS / path).read_text(encoding="utf-8")
-    assert written == PAGES[path], "run: python tests/test_doc_pages.py --write"
+    assert written == PAGES[path], "run: python tests/write_docs.py"
 
 
 def test_the_navigation_names_every_card() -> None:
     text = SITE.read_text(encoding="utf-8")
     listed = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
-    assert listed == navigation(), "run: python tests/test_doc_pages.py --write"
+    assert listed == navigation(), "run: python tests/write_docs.py"
 
 
 def test_there_is_a_card_for_every_method_and_no_other() -> None:
@@ -46,13 +38,3 @@ def test_a_card_holds_what_it_promises(name: str) -> None:
     assert "=" in definition, "the docstring of the method's file holds no indented formula"
     assert "**Source.**" in card
     assert card.split("## Cost\n\n")[1].startswith("O("), "the docstring has no line `Cost: O(..)`"
-
-
-if __name__ == "__main__":
-    assert sys.argv[1:] == ["--write"], "usage: python tests/test_doc_pages.py --write"
-    for path, text in PAGES.items():
-        (DOCS / path).parent.mkdir(exist_ok=True)
-        (DOCS / path).write_text(text, encoding="utf-8")
-    text = SITE.read_text(encoding="utf-8")
-    before, after = text[: text.index(BEGIN) + len(BEGIN)], text[text.index(END) :]
-    SITE.write_text(before + navigation() + after, encoding="utf-8")

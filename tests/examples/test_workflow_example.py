@@ -11,8 +11,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from conftest import CallCli
+from roots import ROOT
 
-WORKFLOW = Path(__file__).parents[1] / "examples" / "github-workflow.yml"
+WORKFLOW = ROOT / "examples" / "github-workflow.yml"
 
 
 def checked(path: Path) -> subprocess.CompletedProcess[str]:

@@ -2,15 +2,15 @@
 
 import importlib.util
 import random
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
 from linattn_models.langid import LANGUAGES
+from roots import ROOT
 
-TRAINING = Path(__file__).parents[1] / "models" / "training" / "langid.py"
+TRAINING = ROOT / "models" / "training" / "langid.py"
 WORDS = (
     "add", "all", "change", "copy", "date", "delete", "file", "group", "help", "image", "list",
     "mail", "name", "open", "page",

@@ -20,8 +20,9 @@ from linattn_models.bytes import MODEL, ByteModel, task, weights_path
 from linattn_models.trained import FOLDER
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.metrics import METRICS
+from roots import ROOT
 
-TRAINING = Path(__file__).parents[1] / "models" / "training" / "bytes.py"
+TRAINING = ROOT / "models" / "training" / "bytes.py"
 TRAINED = sorted({path.stem for path in (FOLDER / "bytes").glob("*.safetensors")} - {"held_out"})
 WITHOUT_CONVOLUTION = "retention"
 

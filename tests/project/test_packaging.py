@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from roots import ROOT
+
 PACKAGES = {
     "linattn": ROOT / "linattn",
     "linattn_models": ROOT / "models" / "linattn_models",

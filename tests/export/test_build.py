@@ -21,6 +21,7 @@ from linattn_models import MODELS
 from linattn_runtime_checks.contract import manifest
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.results.report import Report
+from roots import ROOT
 from siblings import siblings
 
 ONE_MACHINE = (b"/home/", b"/root/", b"/tmp/", b"site-packages", b"Traceback", b'.py", line')
@@ -69,7 +70,7 @@ def test_the_folder_is_laid_out_as_designed(small_folder: Path) -> None:
 
 
 def test_no_artifact_holds_a_path_or_a_stack_trace(small_folder: Path) -> None:
-    here = str(Path(__file__).parents[1]).encode()
+    here = str(ROOT).encode()
     for path in small_folder.rglob("*"):
         if path.is_file():
             content = path.read_bytes()

@@ -1,54 +1,18 @@
-"""The codes, their documentation and the report's schema say the same; ``--write`` writes it."""
+"""The codes, their documentation and the report's schema say the same."""
 
 import ast
 import json
-import sys
 from pathlib import Path
 
+from doc_codes import DOCUMENT, text
 from linattn_runtime_checks.checks import CHECKS
 from linattn_runtime_checks.contract.codes import CODES, Code
 from linattn_runtime_checks.results.report import SCHEMA_VERSION
+from roots import ROOT
 
-ROOT = Path(__file__).parents[1]
-DOCUMENT = ROOT / "docs" / "codes.md"
-OWNERS = {code: check.name for check in CHECKS.values() for code in check.codes}
 RUNTIME_CHECKS = ROOT / "runtime_checks" / "linattn_runtime_checks"
 PACKAGES = [RUNTIME_CHECKS, ROOT / "export" / "linattn_export"]
 EVERYWHERE = [*PACKAGES, ROOT / "linattn", ROOT / "models", ROOT / "benchmarks", ROOT / "tests"]
-INTRODUCTION = """\
-# Codes
-
-What `linattn-check` finds has a stable code: in `report.json`, in the JUnit file, in pytest and on
-the terminal. Codes are only ever added. The exit code of a run is the gravest of all findings.
-
-Written by `python tests/test_codes.py --write`.
-
-| code | check | exit code | meaning | fix |
-| --- | --- | --- | --- | --- |
-"""
-CHECKS_INTRODUCTION = """
-## Checks
-
-Every finding names the check that made it. They have their turns in this order.
-
-| check | what holds where it passes | planted faults that it must reject |
-| --- | --- | --- |
-"""
-
-
-def text() -> str:
-    """``docs/codes.md``."""
-    rows = [
-        f"| `{code}` | {OWNERS.get(code, '-')} "
-        f"| {int(info.exit_code)} {info.exit_code.name} | {info.meaning} | {info.fix} |"
-        for code, info in CODES.items()
-    ]
-    checks = [
-        f"| {check.name} | {check.title} | {', '.join(check.faults) or '-'} |"
-        for check in CHECKS.values()
-    ]
-    codes = INTRODUCTION + "\n".join(rows) + "\n"
-    return codes + CHECKS_INTRODUCTION + "\n".join(checks) + "\n"
 
 
 def used(path: Path) -> set[str]:
@@ -65,7 +29,7 @@ def used(path: Path) -> set[str]:
 
 
 def test_the_document_is_that_of_the_table() -> None:
-    assert DOCUMENT.read_text() == text(), "run: python tests/test_codes.py --write"
+    assert DOCUMENT.read_text() == text(), "run: python tests/write_docs.py"
     rows = [line for line in text().splitlines() if line.startswith("| `")]
     assert all(row.replace("\\|", "").count("|") == 6 for row in rows)
 
@@ -79,7 +43,7 @@ def test_the_published_schema_lists_exactly_the_codes() -> None:
     path = ROOT / "docs" / f"report-{SCHEMA_VERSION}.schema.json"
     schema = json.loads(path.read_text())
     listed = schema["$defs"]["Code"]["enum"] if "Code" in schema["$defs"] else []
-    assert listed == [str(code) for code in Code], "run: python tests/test_schemas.py --write"
+    assert listed == [str(code) for code in Code], "run: python tests/write_docs.py"
 
 
 def test_every_code_that_is_written_somewhere_exists() -> None:
@@ -104,8 +68,3 @@ def test_every_code_belongs_to_one_check() -> None:
 def test_a_code_that_does_not_exist_would_be_seen(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("a = Code.PASS\nb = Code.NO_SUCH_THING\nc = ExitCode.PASS2\n")
     assert used(tmp_path / "x.py") == {"PASS", "NO_SUCH_THING"}
-
-
-if __name__ == "__main__":
-    assert sys.argv[1:] == ["--write"], "usage: python tests/test_codes.py --write"
-    DOCUMENT.write_text(text())

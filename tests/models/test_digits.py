@@ -1,7 +1,6 @@
 """The digits model: its weights, and the held-out images that judge them."""
 
 import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -12,8 +11,9 @@ from safetensors.torch import load_file
 from linattn import DEFAULT_METHODS
 from linattn_models.contract import ModelError, Task
 from linattn_models.digits import MODEL, Digits, task, weights_path
+from roots import ROOT
 
-TRAINING = Path(__file__).parents[1] / "models" / "training" / "digits.py"
+TRAINING = ROOT / "models" / "training" / "digits.py"
 LEAST_ACCURACY = 0.95
 
 

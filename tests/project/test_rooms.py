@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rooms import ROOMS
-
-ROOT = Path(__file__).parents[1]
+from roots import ROOT
 
 
 def imports(package: Path) -> dict[str, set[str]]:

@@ -21,8 +21,8 @@ from linattn_runtime_checks.contract.errors import foreign
 from linattn_runtime_checks.contract.flags import as_flags, default_of, flag, flags_of, recorded
 from linattn_runtime_checks.options import Options
 from rooms import ROOMS
+from roots import ROOT
 
-ROOT = Path(__file__).parents[1]
 _BUILD: Any = typer.main.get_command(linattn_export.cli.app)
 COMMANDS: dict[type, Any] = {
     BuildRequest: _BUILD.commands["build"],
