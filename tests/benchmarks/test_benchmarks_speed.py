@@ -191,6 +191,7 @@ def test_every_script_is_tested() -> None:
     assert found == set(SCRIPTS)
 
 
+@pytest.mark.slow
 def test_quick_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_script("floor", monkeypatch, "--quick", "--output", tmp_path)
     document = json.loads((tmp_path / "speed_floor.json").read_text())

@@ -117,6 +117,7 @@ def test_test_data_sets_are_in_the_form_of_onnx_backend_tests(small_folder: Path
         np.testing.assert_allclose(output, tensors["output"], rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
     first, second = (
         small(tmp_path / name, formats=(), methods=("linformer",), options=RANK_8, check=False)[0]
@@ -224,6 +225,7 @@ def test_a_batch_of_one_and_fixed_batches(tmp_path: Path) -> None:
         assert report.exit_code is ExitCode.PASS, batch
 
 
+@pytest.mark.slow
 def test_a_length_of_one(tmp_path: Path) -> None:
     _, report = small(tmp_path, lengths=(1,), dynamic="", formats=())
     assert report.exit_code is ExitCode.PASS

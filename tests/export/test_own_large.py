@@ -58,6 +58,7 @@ def test_weights_beside_the_file_are_vouched_for(folder: Path) -> None:
     assert not report.artifacts[0].judged, "what is damaged is not loaded"
 
 
+@pytest.mark.slow
 def test_weights_in_a_file_that_is_not_listed_are_refused(folder: Path) -> None:
     manifest = read(folder)
     manifest.artifacts[0].side_files = []

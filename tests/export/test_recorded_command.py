@@ -60,7 +60,8 @@ def of_own(folder: Path) -> list[str]:
     return ["--module", "own_nets:SequenceFirst", "--inputs", str(folder / "x.toml")]
 
 
-@pytest.mark.parametrize("flags", [pytest.param(of_layer, marks=pytest.mark.slow), of_own])
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [of_layer, of_own])
 def test_the_recorded_command_makes_the_folder_again(
     flags: Callable[[Path], list[str]],
     call_cli: CallCli,

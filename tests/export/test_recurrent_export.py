@@ -17,7 +17,6 @@ from recurrent_cases import RULES, SCALE, Rule, draw, error
 SINGLE = 1e-6
 CAPTURED = 100
 LENGTHS = (1, 2, 63, 64, 65, 257, 1000)
-_USUAL = (RULES[1],)
 
 
 class Recurrence(nn.Module):
@@ -33,13 +32,8 @@ class Recurrence(nn.Module):
         return chunked(query, key, value, decay, beta, state, 0.4)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        pytest.param(rule, id=rule.name, marks=() if rule in _USUAL else pytest.mark.slow)
-        for rule in RULES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_format_takes_every_length(rule: Rule, tmp_path: Path) -> None:
     example = draw(rule, CAPTURED).to(torch.float32)
     batch, sequence = Dim("batch", min=1, max=8), Dim("sequence", min=1, max=4096)

@@ -49,6 +49,7 @@ def test_heads_width_batch_and_length_shrink(
     assert (seen.returncode, seen.stdout.splitlines()[-1]) == (1, "the fault is there")
 
 
+@pytest.mark.slow
 def test_a_fault_that_small_artifacts_do_not_have_keeps_its_own_repro(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

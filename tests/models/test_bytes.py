@@ -21,6 +21,7 @@ from linattn_models.trained import FOLDER
 from linattn_runtime_checks.contract.errors import ExitCode
 from linattn_runtime_checks.contract.metrics import METRICS
 from roots import ROOT
+from siblings import siblings
 
 TRAINING = ROOT / "models" / "training" / "bytes.py"
 TRAINED = sorted({path.stem for path in (FOLDER / "bytes").glob("*.safetensors")} - {"held_out"})
@@ -205,7 +206,7 @@ def test_masked_tokens_leave_no_trace() -> None:
         assert torch.allclose(one, other, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gated_delta", WITHOUT_CONVOLUTION])
+@pytest.mark.parametrize("name", siblings([WITHOUT_CONVOLUTION, "gated_delta"]))
 @torch.no_grad()
 def test_scripted_is_eager(name: str) -> None:
     torch.manual_seed(0)

@@ -82,6 +82,7 @@ def test_the_repro_says_when_the_fault_is_gone(
     assert (seen.returncode, seen.stdout.splitlines()[-1]) == (0, "the fault is gone")
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_torchscript_file(
     folder_copy: Path, call_cli: CallCli, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_folder_that_passes(folder: Path, pytester: pytest.Pytester) -> None:
     )
 
 
+@pytest.mark.slow
 def test_collecting_judges_nothing(folder: Path, pytester: pytest.Pytester) -> None:
     for path in folder.rglob("model.*"):
         path.write_bytes(b"not a model")
@@ -82,6 +83,7 @@ def test_a_damaged_file_fails_and_what_needs_it_is_skipped(
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.slow
 def test_a_damaged_golden_pack(folder: Path, pytester: pytest.Pytester) -> None:
     only(folder, DYNAMIC)
     (folder / "layer/elu/reference.safetensors").write_bytes(b"\0" * 100)
@@ -91,6 +93,7 @@ def test_a_damaged_golden_pack(folder: Path, pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["file_damaged: layer/elu/reference.safetensors is truncated*"])
 
 
+@pytest.mark.slow
 def test_wrong_numbers_fail_by_code_message_and_fix(
     folder: Path, pytester: pytest.Pytester
 ) -> None:
@@ -112,6 +115,7 @@ def test_wrong_numbers_fail_by_code_message_and_fix(
     counted(again, failed=result.parseoutcomes()["failed"], passed=0)
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_load(folder: Path, pytester: pytest.Pytester) -> None:
     only(folder, DYNAMIC)
     (folder / DYNAMIC / "model.onnx").write_bytes(b"not a graph")
@@ -188,6 +192,7 @@ def test_what_cannot_be_used_stops_the_run(
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.slow
 def test_a_runtime_that_was_asked_for_and_is_missing(
     folder: Path, pytester: pytest.Pytester
 ) -> None:

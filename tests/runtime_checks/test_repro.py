@@ -91,7 +91,7 @@ def run(place: Path) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=pytest.mark.slow if k == "pt2" else ()) for k in FORMATS]
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k != "onnx" else ()) for k in FORMATS]
 )
 def test_the_program_of_every_format(kind: str, folders: tuple[Path, Path], tmp_path: Path) -> None:
     name = f"net/own/{kind}/dynamic"

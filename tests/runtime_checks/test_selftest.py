@@ -69,6 +69,7 @@ def test_the_issue_names_these() -> None:
     assert wanted <= set(GRAPH_FAULTS) | set(SESSION_FAULTS)
 
 
+@pytest.mark.slow
 def test_a_gate_that_is_blind_is_found_out(
     masked_layers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
