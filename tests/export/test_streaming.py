@@ -24,6 +24,7 @@ from linattn_runtime_checks.contract.golden_pack import open_reference
 from linattn_runtime_checks.contract.manifest import Artifact, read
 from linattn_runtime_checks.runtimes import RUNTIMES
 from linattn_runtime_checks.runtimes.base import Session, SessionOptions, Tensors
+from siblings import siblings
 
 REQUEST = BuildRequest(
     methods=("gated_delta",),
@@ -35,20 +36,19 @@ REQUEST = BuildRequest(
     heads=2,
     entries=("prefill", "step"),
     formats=("onnx",),
-    onnx_forms=("ms", "std27"),
+    onnx_forms=("ms",),
     latency=False,
     quiet=True,
 )
 PLACE = "layer/gated_delta"
-QUICK = tuple(f"onnx/{name}-{form}" for name in ("prefill", "step") for form in ("ms", "std27"))
-OTHERS = tuple(
+QUICK = ("onnx/prefill-ms", "onnx/step-ms")
+STD27 = ("onnx/prefill-std27", "onnx/step-std27")
+OTHERS = STD27 + tuple(
     f"{kind}/{name}" for kind in ("onnx", "torchscript", "pt2") for name in ("prefill", "step")
 )
 """The recurrence spelled out takes torch.export half a minute."""
 
-each_stream = pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
-)
+each_stream = pytest.mark.parametrize("name", siblings([*QUICK, *OTHERS], quick=2))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,8 @@ STAMPS = {"portable": (18, 8), "ms": (18, 8), "std27": (27, 13)}
 
 
 @pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(f"onnx/{e}", marks=pytest.mark.slow) for e in ENTRIES[1:])]
+    "name",
+    siblings([*QUICK, *STD27, *(f"onnx/{entry}" for entry in ENTRIES[1:])], quick=2),
 )
 def test_a_form_is_stamped_as_it_is(name: str, folder: Path) -> None:
     artifact = artifact_of(folder, name)
@@ -200,7 +201,7 @@ def hands_back(session: Session, inputs: Tensors) -> Tensors:
     return {**session.run(inputs), "present_state": inputs["past_state"]}
 
 
-@pytest.mark.parametrize("name", ["onnx/step-std27", "onnx/prefill-ms"])
+@pytest.mark.parametrize("name", ["onnx/step-ms", "onnx/prefill-ms"])
 @pytest.mark.parametrize("fault", [forgets, forgets_the_convolution, fades, transposes, hands_back])
 def test_a_state_that_is_not_handed_on_is_seen(
     fault: Callable[[Session, Tensors], Tensors], name: str, folder: Path
