@@ -46,6 +46,8 @@ def error_of(
             actual, wanted = actual[real], wanted[real]
         if not (wanted.isfinite().all() and actual.isfinite().all()):
             return INFINITE
+        if not wanted.numel():
+            continue
         if actual[(wanted == 0).all(dim=-1)].any():
             return INFINITE
         found = found.largest(verdict.error_of(actual.numpy(), wanted.numpy()))

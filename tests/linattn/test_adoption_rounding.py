@@ -177,3 +177,23 @@ def test_every_mover_treats_small_numbers_alike(numel: int) -> None:
         assert (found[wide == 0] == 0).all()
         assert (change <= unit * 1.000001)[wide != 0].all()
         assert (change[wide != 0] > 0).double().mean() > 0.9
+
+
+def test_a_mask_of_infinities_is_not_moved() -> None:
+    mask = torch.full((8, 8), -torch.inf).triu(1)
+    module = nn.Module()
+    module.register_buffer("weight", mask)
+    with InDouble({id(mask)}):
+        of_executor = mask + 0
+    for found in (
+        of_executor.flatten(),
+        weight_of(perturb.moved(module, torch.float32, 0)),
+        weight_of(Yardstick(module, torch.float32).moved[0]),
+        torch.from_numpy(kernels.moved(mask.flatten().numpy(), np.random.default_rng(0))),
+    ):
+        assert torch.equal(found.float(), mask.flatten())
+
+
+def test_outputs_without_channels_are_equal() -> None:
+    empty = torch.zeros(2, 0)
+    assert error_of([empty], [empty]) == Error(row=0.0, whole=0.0)

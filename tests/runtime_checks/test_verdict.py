@@ -157,3 +157,12 @@ def test_a_move_is_of_one_rounding_unit_which_stops_shrinking() -> None:
         unit = np.maximum(np.abs(values), tiny) * eps / 2
         unit[0] = 0.0
         np.testing.assert_allclose(found - values, (2 * draw - 1) * unit, rtol=1e-6)
+
+
+@pytest.mark.parametrize("draw", [0.0, 0.25, 1.0])
+def test_a_move_leaves_infinity_and_nan(draw: float) -> None:
+    values = np.array([np.inf, -np.inf, np.nan, 1.0])
+    found = values.copy()
+    move(found, np.full(4, draw), 2.0**-23, 2.0**-126)
+    np.testing.assert_array_equal(found[:3], values[:3])
+    assert found[3] != 1.0

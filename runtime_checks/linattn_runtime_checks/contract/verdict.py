@@ -87,7 +87,8 @@ def move(
 ) -> None:
     """Move every number by up to ``units`` rounding units of a dtype, in place.
 
-    Below the smallest normal number the distance of neighbours shrinks no further. Zero stays zero.
+    Below the smallest normal number the distance of neighbours shrinks no further. Zero stays as it is,
+    and so do infinity and NaN: a mask of -inf has no rounding.
 
     Args:
         values: what is moved.
@@ -96,8 +97,9 @@ def move(
         smallest_normal: of the dtype.
         units: how many of them, at most.
     """
+    moves = np.isfinite(values) & (values != 0)
     unit = np.maximum(np.abs(values), smallest_normal) * (units * eps / 2)
-    values += np.where(values == 0, 0.0, (2 * draw - 1) * unit)
+    np.add(values, (2 * draw - 1) * unit, out=values, where=moves)
 
 
 def yardstick(eager: Error, sensitivity: Error) -> Error:
