@@ -87,8 +87,8 @@ def move(
 ) -> None:
     """Move every number by up to ``units`` rounding units of a dtype, in place.
 
-    Below the smallest normal number the distance of neighbours shrinks no further. Zero stays as it is,
-    and so do infinity and NaN: a mask of -inf has no rounding.
+    Below the smallest normal number the distance of neighbours shrinks no further. Zero, infinity
+    and NaN stay as they are: a mask of -inf has no rounding.
 
     Args:
         values: what is moved.
